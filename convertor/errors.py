@@ -1,0 +1,56 @@
+"""The exceptions people meet.
+
+ConvertorError            a known failure: printed as one line per problem, exit status 1
+├── RefusedError          the package, the manifest or the repository cannot be used as asked
+└── ServerError           the inference server could not be started, or answered with an error
+UsageError                a wrong command line: exit status 2 (raised by the argument parser's users)
+
+Anything else that escapes is a fault of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MAX_PROBLEMS = 20
+
+
+class ConvertorError(Exception):
+    """A known failure, told in one line per problem.
+
+    Args:
+        problems: One line each: what, what was found, what was expected; the next step.
+    """
+
+    exit_code = 1
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems: tuple[str, ...] = problems
+
+    def lines(self) -> list[str]:
+        """Return the lines to print, at most MAX_PROBLEMS and a count of the rest."""
+        shown = [" ".join(problem.split()) for problem in self.problems[:MAX_PROBLEMS]]
+        rest = len(self.problems) - MAX_PROBLEMS
+        return [*shown, f"... and {rest} more"] if rest > 0 else shown
+
+
+class RefusedError(ConvertorError):
+    """The input cannot be used as it is; nothing was written."""
+
+
+class ServerError(ConvertorError):
+    """The inference server could not be started or did not answer as it should."""
+
+
+class UsageError(ConvertorError):
+    """The command line asks for something that makes no sense."""
+
+    exit_code = 2
+
+
+def refuse_if(problems: Sequence[str], where: str = "") -> None:
+    """Raise RefusedError with every problem, each prefixed with `where: `; do nothing when there is none."""
+    if problems:
+        prefix = f"{where}: " if where else ""
+        raise RefusedError(*(f"{prefix}{problem}" for problem in problems))

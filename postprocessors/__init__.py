@@ -1,0 +1,1 @@
+"""Decoders: raw engine outputs to detections or anomaly verdicts. Payload: runs inside the server's python."""

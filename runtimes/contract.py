@@ -1,0 +1,103 @@
+"""What every engine's runner looks like, and how one is made.
+
+Payload: runs inside the server's python (3.9 or newer); needs numpy, nothing more.
+A runtime is the folder `runtimes/<name>/`; its `runner.py` has `create(options) -> Runner` and imports the engine there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional, Protocol, Tuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class RunnerError(Exception):
+    """The engine or its artifact cannot be used here; the text is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input or output of a graph.
+
+    Attributes:
+        name: The graph's own name; may be empty where an engine loses names.
+        dtype: NumPy's name of the element type ("float32", "uint8", ...).
+        shape: One entry per axis; None where the graph leaves it open.
+    """
+
+    name: str
+    dtype: str
+    shape: Tuple[Optional[int], ...]
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    """What a runner is made from.
+
+    Attributes:
+        artifact: The engine's file, inside the model's artifact folder.
+        device: "auto", "cpu", "gpu" or "tensorrt".
+        device_id: Which GPU, from Triton's `model_instance_device_id`.
+        threads: Threads the engine may use; 0 means as many as this process may run on.
+        settings: The engine's own settings (its support.py's DEFAULTS, merged).
+    """
+
+    artifact: Path
+    device: str = "auto"
+    device_id: int = 0
+    threads: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Runner(Protocol):
+    """A loaded engine.
+
+    Calling it takes one batch, float32 or uint8, in the layout of `inputs[0]`, and returns one array per entry of
+    `outputs`, in that order; floating outputs come back as float32. The call is safe from several threads.
+    """
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """The graph's inputs; the first is the image."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """The graph's outputs in the order in which a call returns them."""
+        ...
+
+    @property
+    def details(self) -> Mapping[str, str]:
+        """What really runs: engine, version, device, providers, threads."""
+        ...
+
+    def __call__(self, batch: Array) -> list[Array]:
+        """Run one batch."""
+        ...
+
+    def close(self) -> None:
+        """Release the engine; a later call is an error."""
+        ...
+
+
+def make_runner(runtime: str, options: RunnerOptions) -> Runner:
+    """Load the engine of `runtimes/<runtime>/`.
+
+    Raises:
+        RunnerError: The runtime is not part of this model, its engine is not installed, or it refuses the artifact.
+    """
+    module_name = f"{__package__}.{runtime}.runner"
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module_name.startswith(error.name):
+            raise
+        raise RunnerError(f"runtime {runtime}: not part of this model; convert the package again") from error
+    return module.create(options)
