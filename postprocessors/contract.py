@@ -6,20 +6,23 @@ A decoder family is the folder `postprocessors/<name>/`; its `decode.py` has `cr
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Protocol, Tuple, Union, cast
+from typing import Any, Protocol, Union, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from .adapter import OutputAdapter
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
 Array = npt.NDArray[Any]
 
 # Stands for "a detector found nothing" between base and marshal: a bare [] cannot be told from "no anomalies".
-NO_OBJECTS: Dict[str, Any] = {
+NO_OBJECTS: dict[str, Any] = {
     "bounding_box": [],
     "class": "",
     "class_label": "",
@@ -43,10 +46,10 @@ class FrameGeometry:
         offset: (top, left) padding, pixels of the network input.
     """
 
-    source: Tuple[int, int]
-    resized: Tuple[int, int]
-    network: Tuple[int, int]
-    offset: Tuple[int, int] = (0, 0)
+    source: tuple[int, int]
+    resized: tuple[int, int]
+    network: tuple[int, int]
+    offset: tuple[int, int] = (0, 0)
 
     def to_source(self, boxes: FloatArray) -> FloatArray:
         """Map xyxy boxes [n, 4] from network-input pixels to source pixels, clipped to the image."""
@@ -78,8 +81,8 @@ class Detections:
     boxes: FloatArray
     scores: FloatArray
     class_ids: IntArray
-    labels: Tuple[str, ...]
-    thresholds: Tuple[float, ...]
+    labels: tuple[str, ...]
+    thresholds: tuple[float, ...]
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -89,11 +92,9 @@ class Detections:
         """Return the result of an image on which nothing was found."""
         return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int32), (), ())
 
-    def to_records(self) -> List[Dict[str, Any]]:
+    def to_records(self) -> list[dict[str, Any]]:
         """Return one strict-JSON record per detection; an empty list when nothing was found."""
-        columns = zip(
-            self.boxes.tolist(), self.class_ids.tolist(), self.labels, self.scores.tolist(), self.thresholds
-        )
+        columns = zip(self.boxes.tolist(), self.class_ids.tolist(), self.labels, self.scores.tolist(), self.thresholds)
         return [
             {
                 "bounding_box": box,
@@ -110,9 +111,9 @@ class Detections:
         return json.dumps(self.to_records() or [NO_OBJECTS], allow_nan=False).encode()
 
     @classmethod
-    def from_json(cls, payload: Union[bytes, str]) -> Detections:
+    def from_json(cls, payload: bytes | str) -> Detections:
         """Read what `to_json` wrote (with or without the sentinel)."""
-        records = cast("List[Dict[str, Any]]", json.loads(payload))
+        records = cast("list[dict[str, Any]]", json.loads(payload))
         found = [record for record in records if not record.get("no_objects")]
         if not found:
             return cls.empty()
@@ -140,8 +141,8 @@ class AnomalyResult:
     score: float
     is_anomalous: bool
     confidence: float
-    class_mask: Optional[npt.NDArray[np.uint8]] = None
-    class_names: Tuple[str, ...] = ()
+    class_mask: npt.NDArray[np.uint8] | None = None
+    class_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,67 @@ class DecoderConfig:
     """
 
     settings: Mapping[str, Any]
-    class_names: Tuple[str, ...] = ()
-    output_names: Tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
     outputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+    def adapter(self) -> OutputAdapter:
+        """Return the output adapter.
+
+        Raises:
+            DecodeError: The manifest names an output that the graph does not have.
+        """
+        try:
+            return OutputAdapter(self.outputs, self.output_names)
+        except ValueError as error:
+            raise DecodeError(str(error)) from error
+
+
+class ClassRules:
+    """Which classes are kept, at which score, under which name.
+
+    Args:
+        settings: `score_threshold`; optional `class_thresholds` {name: t}, `classes` (ids or names that are kept),
+            `compare` ("greater" keeps score > threshold, anything else score >= threshold).
+        class_names: Names by class id.
+        columns: How many class ids the head can give.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], class_names: Sequence[str], columns: int) -> None:
+        self.names: tuple[str, ...] = tuple(label_of(class_names, class_id) for class_id in range(columns))
+        self._stated = [float(settings["score_threshold"])] * columns
+        per_class = cast("Mapping[str, float]", settings.get("class_thresholds") or {})
+        for name, threshold in per_class.items():
+            self._stated[self.names.index(name)] = float(threshold)
+        # Compared in float32, as scores are: a score of exactly the threshold counts on every platform.
+        self._thresholds: FloatArray = np.array(self._stated, np.float32)
+        self._kept = np.ones(columns, bool)
+        kept = settings.get("classes")
+        if kept is not None:
+            self._kept[:] = False
+            self._kept[[self.names.index(c) if isinstance(c, str) else c for c in kept]] = True
+        self._strict = settings.get("compare") == "greater"
+        self.lowest = np.float32(self._thresholds.min(initial=np.inf))
+
+    def passes(self, scores: FloatArray, class_ids: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return which of the scores [n] reach their class's threshold; NaN never does."""
+        limits = self._thresholds[class_ids]
+        reached = scores > limits if self._strict else scores >= limits
+        return reached & self._kept[class_ids]
+
+    def detections(self, boxes: FloatArray, scores: FloatArray, class_ids: npt.NDArray[Any]) -> Detections:
+        """Return Detections of clipped source-pixel boxes, best first; boxes without area or not finite are dropped."""
+        sides = boxes[:, 2:] - boxes[:, :2]
+        kept = np.flatnonzero((sides > 0).all(axis=1))
+        kept = kept[np.argsort(-scores[kept], kind="stable")]
+        ids: list[int] = class_ids[kept].tolist()
+        return Detections(
+            boxes[kept],
+            scores[kept],
+            class_ids[kept].astype(np.int32),
+            tuple(self.names[class_id] for class_id in ids),
+            tuple(self._stated[class_id] for class_id in ids),
+        )
 
 
 Result = Union[Detections, AnomalyResult]
@@ -181,3 +240,9 @@ def label_of(class_names: Sequence[str], class_id: int) -> str:
     if 0 <= class_id < len(class_names) and class_names[class_id]:
         return class_names[class_id]
     return f"class_{class_id}"
+
+
+def make_decoder(family: str, config: DecoderConfig) -> Decoder:
+    """Return the decoder of `postprocessors/<family>/`."""
+    module = importlib.import_module(f"{__package__}.{family}.decode")
+    return module.create(config)

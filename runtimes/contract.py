@@ -1,7 +1,7 @@
 """What every engine's runner looks like, and how one is made.
 
 Payload: runs inside the server's python (3.9 or newer); needs numpy, nothing more.
-A runtime is the folder `runtimes/<name>/`; its `runner.py` has `create(options) -> Runner` and imports the engine there.
+A runtime is the folder `runtimes/<name>/`; its `runner.py` has `create(options) -> Runner` and imports the engine.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Protocol, Tuple
+from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
@@ -34,7 +33,7 @@ class TensorSpec:
 
     name: str
     dtype: str
-    shape: Tuple[Optional[int], ...]
+    shape: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)

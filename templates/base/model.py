@@ -1,0 +1,99 @@
+"""`base_<m>`: image in, verdict or detections out: preprocess, engine, decode.
+
+Payload: copied byte for byte and run inside the server's python (3.9 or newer); needs numpy and opencv.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# The server appends the version folder to sys.path: an installed package of the same name would win.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - before anything else
+
+import json
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from capture_outputs import pack
+from postprocessors.contract import DecodeError, Decoder, DecoderConfig, FrameGeometry, Result, make_decoder
+from postprocessors.server_checks import check_numpy
+from runtimes.contract import Runner, RunnerError, RunnerOptions, make_runner
+from runtimes.preprocessors.base import BasePreprocessor
+from runtimes.preprocessors.colour import ImageError
+
+KNOWN_ERRORS = (DecodeError, ImageError, RunnerError)
+
+
+class TritonPythonModel:
+    """Triton's python model: one image per request, one response per request."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Load the engine, and run it once so that what cannot work fails here and not at the first request."""
+        check_numpy(pb_utils)
+        # __file__, not args["model_repository"]: releases differ in what they put there.
+        folder = Path(__file__).resolve().parent
+        self._model: dict[str, Any] = json.loads((folder / "model.json").read_text("utf-8"))
+        self._mask_dims = _output_dims(args["model_config"], "mask")
+        try:
+            self._preprocess = BasePreprocessor(self._model["preprocess"])
+            self._runner: Runner = make_runner(self._model["runtime"], _runner_options(self._model, folder, args))
+            self._decode: Decoder = make_decoder(self._model["family"], _decoder_config(self._model, self._runner))
+            self._infer(np.full((*self._preprocess.network, 3), 114, np.uint8))
+        except KNOWN_ERRORS as error:
+            raise pb_utils.TritonModelException(str(error)) from error
+        details = ", ".join(f"{key} {value}" for key, value in self._runner.details.items())
+        pb_utils.Logger.log_info(f"{self._model['name']} version {self._model['version']}: {details}")
+
+    def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
+        """Answer every request; an error of one is an error of that one only."""
+        return [self._respond(request) for request in requests]
+
+    def finalize(self) -> None:
+        """Release the engine."""
+        self._runner.close()
+
+    def _respond(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
+        try:
+            image = pb_utils.get_input_tensor_by_name(request, "input").as_numpy()
+            tensors = pack(self._infer(image), image.shape, self._mask_dims)
+        except KNOWN_ERRORS as error:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+        # The engine and NumPy may raise anything; the request gets the reason, the log the traceback.
+        except Exception as error:  # noqa: BLE001
+            pb_utils.Logger.log_error(traceback.format_exc())
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"inference failed: {reason[:500]}"))
+        return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
+
+    def _infer(self, image: np.ndarray[Any, np.dtype[Any]]) -> Result:
+        batch, placements = self._preprocess([image])
+        frames = [FrameGeometry(*placement) for placement in placements]
+        return self._decode(self._runner(batch), frames)[0]
+
+
+def _runner_options(model: Mapping[str, Any], folder: Path, args: Mapping[str, str]) -> RunnerOptions:
+    return RunnerOptions(
+        artifact=folder / model["artifact"],
+        device=model["device"],
+        device_id=int(args.get("model_instance_device_id", 0)),
+        threads=model["execution"].get("threads", 0),
+    )
+
+
+def _decoder_config(model: Mapping[str, Any], runner: Runner) -> DecoderConfig:
+    return DecoderConfig(
+        settings=model["decode"],
+        class_names=tuple(model["class_names"]),
+        output_names=tuple(spec.name for spec in runner.outputs),
+        outputs=model["outputs"],
+    )
+
+
+def _output_dims(model_config: str, name: str) -> list[int]:
+    outputs = {output["name"]: output["dims"] for output in json.loads(model_config)["output"]}
+    return [int(dim) for dim in outputs[name]]
