@@ -1,0 +1,1 @@
+"""What `make demo` runs; not part of the wheel."""
