@@ -1,0 +1,62 @@
+"""What can be seen before a server starts, told in one line each with the next step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from convertor.errors import RefusedError, ServerError
+from convertor.serve.embedded import installed_version
+
+_SHM = Path("/dev/shm")  # noqa: S108 - POSIX shared memory lies there
+_SHM_ROOM = 128 * 1024 * 1024
+
+
+def check_repository(repository: Path) -> None:
+    """Check that `repository` is a folder with at least one model in it.
+
+    Raises:
+        RefusedError: It is missing, no folder, empty, or has a name in it on which Triton hangs.
+    """
+    if not repository.is_dir():
+        what = "is not a folder" if repository.exists() else "is not there"
+        raise RefusedError(f"{repository}: {what}; make a model repository with: convert package.zip -o {repository}")
+    models = sorted(model_names(repository))
+    if not models:
+        raise RefusedError(f"{repository}: holds no model; add one with: convert package.zip -o {repository}")
+    spaced = [name for name in models if any(character.isspace() for character in name)]
+    if spaced:
+        raise RefusedError(*(f"{repository / name}: Triton hangs on a name with a space; rename it" for name in spaced))
+
+
+def model_names(repository: Path) -> frozenset[str]:
+    """Return the names of every folder in `repository`: Triton takes each for a model, hidden ones too."""
+    return frozenset(entry.name for entry in repository.iterdir() if entry.is_dir())
+
+
+def check_numpy() -> None:
+    """Check the NumPy that models will import in this interpreter's environment.
+
+    Raises:
+        ServerError: It is missing or 2.x: with the embedded server every tensor made from a 2.x array comes out empty.
+    """
+    version = installed_version("numpy")
+    if version is not None and int(version.split(".")[0]) < 2:
+        return
+    got = "no NumPy here" if version is None else f"NumPy {version} here"
+    raise ServerError(f"{got}, and the embedded server (Triton 2.51) needs NumPy 1.x; pip install 'numpy<2'")
+
+
+def shared_memory_warning() -> str | None:
+    """Return a line when /dev/shm has so little room that large images will fail, else None."""
+    try:
+        status = os.statvfs(_SHM)
+    except OSError:
+        return None
+    free = status.f_bavail * status.f_frsize
+    if free >= _SHM_ROOM:
+        return None
+    return (
+        f"{_SHM} has {free // 2**20} MB free: each python model instance takes 1 MB, a 4000x3000 image 36 MB per step; "
+        "in a container: docker run --shm-size=1g"
+    )
