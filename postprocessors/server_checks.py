@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 
 
-def refuse_broken_numpy(pb_utils: ModuleType) -> None:
+def check_numpy(pb_utils: ModuleType) -> None:
     """Stop the load where this server cannot read this NumPy's arrays.
 
     Servers built for NumPy 1 (2.51 is one) read every array of NumPy 2 as empty: the model would load and then answer

@@ -26,7 +26,7 @@ from capture_request import Findings, Metadata, RequestError, check_image, read_
 from detections_file import ROOTS_VARIABLE, NotWrittenError, capture_roots, write_detections
 from overlay import EncodeError, blend_mask, draw_detections, encode_jpeg, encode_png
 from postprocessors.palette import BACKGROUND
-from postprocessors.server_checks import refuse_broken_numpy
+from postprocessors.server_checks import check_numpy
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +51,7 @@ class TritonPythonModel:
         Raises:
             pb_utils.TritonModelException: This server cannot work with the installed NumPy.
         """
-        refuse_broken_numpy(pb_utils)
+        check_numpy(pb_utils)
         facts = json.loads(Path(__file__).with_name("model.json").read_text("utf-8"))
         self._ensemble, self._version = str(facts["name"]), str(facts["version"])
         self._log_prefix = f"marshal_{self._ensemble}"
