@@ -16,11 +16,13 @@ def check_repository(repository: Path) -> None:
     """Check that `repository` is a folder with at least one model in it.
 
     Raises:
-        RefusedError: It is missing, no folder, empty, or has a name in it on which Triton hangs.
+        RefusedError: It is missing, no folder, a single model, empty, or has a name in it on which Triton hangs.
     """
     if not repository.is_dir():
         what = "is not a folder" if repository.exists() else "is not there"
         raise RefusedError(f"{repository}: {what}; make a model repository with: convert package.zip -o {repository}")
+    if (repository / "config.pbtxt").exists():
+        raise RefusedError(f"{repository}: is the folder of one model; give the one above it: {repository.parent}")
     models = sorted(model_names(repository))
     if not models:
         raise RefusedError(f"{repository}: holds no model; add one with: convert package.zip -o {repository}")

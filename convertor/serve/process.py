@@ -79,9 +79,8 @@ class Server:
             ServerError: It ended; the line says why.
         """
         status = self.process.wait()
-        cause = f"signal {-status}" if status < 0 else f"status {status}"
-        why = reasons.last_words(_read(self.log_path))
-        raise ServerError(f"the server ended ({cause}): {why}; log: {self.log_path}")
+        cause = signal.Signals(-status).name if status < 0 else f"status {status}"
+        raise ServerError(f"the server ended ({cause}){reasons.last_words(_read(self.log_path))}")
 
 
 @contextlib.contextmanager
@@ -160,8 +159,6 @@ def _told_where_the_log_is(log: Path) -> Generator[None]:
     try:
         yield
     except ServerError as error:
-        if any(str(log) in problem for problem in error.problems):
-            raise
         raise ServerError(*error.problems, f"the server's log: {log}") from error
 
 
@@ -214,7 +211,11 @@ def _when_ready(
         progress=settings.progress,
         expected=frozenset() if "explicit" in " ".join(extra_flags) else preflight.model_names(repository),
     )
-    readiness = wait_until_ready(watch, settings.timeout)
+    try:
+        readiness = wait_until_ready(watch, settings.timeout)
+    except BaseException:
+        process.kill()  # nothing is in flight yet, and when asked politely Triton would first load every model
+        raise
     return Server(http, grpc, f"http://{metrics}/metrics", log, readiness.ready, readiness.failed, process)
 
 

@@ -36,7 +36,7 @@ class Readiness:
 
     Attributes:
         ready: Names of the models with at least one ready version, sorted.
-        failed: For every other model, and as `name version N` for every further version that failed, one line why.
+        failed: Every other model -> one line why. (A version that fails takes the model's other versions with it.)
     """
 
     ready: tuple[str, ...]
@@ -77,7 +77,7 @@ def wait_until_ready(watch: Watch, timeout: float) -> Readiness:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if not watch.is_alive():
-            raise ServerError(f"the server ended while starting: {reasons.last_words(watch.read_log())}")
+            raise ServerError(f"the server ended while starting{reasons.last_words(watch.read_log())}")
         states = repository_index(watch.address)
         if states is not None and not any(state.state in _IN_MOTION for state in states):
             return _judge(states, watch)
@@ -113,16 +113,15 @@ def _judge(states: list[ModelState], watch: Watch) -> Readiness:
     states = [*states, *(ModelState(name, "", "", "") for name in sorted(unlisted))]
     failed: dict[str, str] = {}
     for state in states:
-        reason = _reason(state, watch)
+        reason = "" if state.name in ready else _reason(state, watch)
         if reason:
-            key = f"{state.name} version {state.version}" if state.name in ready else state.name
-            failed[key] = reason + watch.next_step(state, reason)
+            failed[state.name] = reason + watch.next_step(state, reason)
     return Readiness(tuple(sorted(ready)), failed)
 
 
 def _reason(state: ModelState, watch: Watch) -> str:
-    """Return why this model failed, or "" when it did not."""
-    if state.state == "READY" or state.reason == "unloaded":
+    """Return why this model failed, or "" when this line of the index does not say so."""
+    if state.reason == "unloaded":
         return ""
     if not state.state:
         return reasons.unloaded_reason(state.name, watch.read_log()) if state.name in watch.expected else ""

@@ -33,6 +33,11 @@ def one_line(reason: str) -> str:
         return _SHM_FULL
     if _STUB_DIED.search(text):
         return "its python process died while loading: a crash in native code, or the system ran out of memory"
+    if "Could not determine backend" in text:
+        return "no config.pbtxt that names a backend"
+    backend = re.search(r"unable to find backend library for backend '([^']+)'", text)
+    if backend:
+        return f"needs Triton's {backend.group(1)} backend, which this server does not have"
     if "no GPUs are available" in text:
         return f"{text}; convert with --device cpu, or start the server where it sees a GPU"
     return text or "no reason given"
@@ -86,15 +91,15 @@ def _own_failure(model: str, text: str) -> str | None:
 
 
 def last_words(log: str) -> str:
-    """Return the line of a dead server's log that says why it died; `no message` when the log is empty."""
+    """Return ": " and the line of a dead server's log that says why it died, or "" when none does."""
     lines = [line for line in log.splitlines() if line.strip()]
     for line in lines:
         if "error while loading shared libraries" in line or "unrecognized option" in line or "GLIBC_" in line:
-            return line.rsplit("tritonserver: ", 1)[-1]
+            return ": " + line.rsplit("tritonserver: ", 1)[-1]
     errors = list(_errors(lines))
     if errors:
-        return one_line(errors[-1])
-    return lines[-1].strip() if lines else "no message"
+        return ": " + one_line(errors[-1])
+    return "" if not lines or re.match(r"[I|+]", lines[-1]) else f": {lines[-1].strip()}"
 
 
 def _errors(lines: list[str]) -> Iterator[str]:
