@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
+
+from . import capture, payload
+from .artifact import Artifact
+from .families import Family
+from .manifest.parse import Manifest
+from .render import render_config
+
+MODEL_FORMAT = 1
+PAYLOAD_REQUIREMENTS = ["numpy", "opencv-python-headless"]
 
 
 @dataclass(frozen=True)
@@ -56,9 +67,10 @@ class RepositoryPlan:
     Attributes:
         name: The ensemble's name.
         version: The version to publish, > 0.
-        models: In the order in which they are put into place: steps first, ensembles last.
         profile: The serving profile.
         task: What the outputs mean.
+        models: In the order in which they are put into place: steps first, ensembles last.
+        requirements: What the server's python needs.
     """
 
     name: str
@@ -66,3 +78,117 @@ class RepositoryPlan:
     profile: str
     task: str
     models: tuple[PlannedModel, ...]
+    requirements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """What a plan is made of, all of it checked.
+
+    Attributes:
+        manifest: The package's manifest.
+        runtime: The engine's family.
+        decoder: The decoder's family.
+        artifact: The engine's file and its companions.
+        preprocess: model.json's `preprocess`.
+        decode: model.json's `decode`.
+        class_names: Names by class id.
+        device: auto, cpu, gpu or tensorrt.
+        instances: Copies of base that serve at the same time.
+    """
+
+    manifest: Manifest
+    runtime: Family
+    decoder: Family
+    artifact: Artifact
+    preprocess: Mapping[str, Any]
+    decode: Mapping[str, Any]
+    class_names: tuple[str, ...]
+    device: str
+    instances: int
+
+
+def build_plan(name: str, version: int, parts: Ingredients) -> RepositoryPlan:
+    """Return the plan that publishes `parts` as `name`, version `version`, in the capture profile."""
+    dims = _image_dims(parts)
+    kind = "KIND_CPU" if parts.device == "cpu" else "KIND_AUTO"
+    described = _model_json(name, version, parts)
+    requirements = tuple(PAYLOAD_REQUIREMENTS + parts.runtime.requirements())
+    common = [
+        PlannedFile("model.json", Text(json.dumps(described, indent=1, ensure_ascii=False) + "\n")),
+        PlannedFile("requirements.txt", Text("".join(f"{line}\n" for line in requirements))),
+    ]
+    base = capture.base_config(name, dims, parts.instances, kind)
+    marshal = capture.marshal_config(name, dims, 1)
+    ensemble = capture.ensemble_config(name, dims, version)
+    models = (
+        PlannedModel(f"base_{name}", render_config("base", base), (*common, *_base_files(parts))),
+        PlannedModel(f"marshal_{name}", render_config("marshal", marshal), (*common, *_code("marshal"))),
+        # An ensemble's version folder needs no file, but git and object stores drop empty folders.
+        PlannedModel(name, render_config("ensemble", ensemble), (common[0],), is_ensemble=True),
+    )
+    return RepositoryPlan(name, version, "capture", parts.manifest.task, models, requirements)
+
+
+def _image_dims(parts: Ingredients) -> capture.Dims:
+    """Return the image's dims: fixed only where the capture world has them fixed."""
+    size = parts.manifest.dataset_size
+    if parts.runtime.fixed_image and parts.manifest.task == "anomaly" and parts.manifest.pixel_classes and size:
+        return (*size, 3)
+    return capture.ANY_IMAGE
+
+
+def _model_json(name: str, version: int, parts: Ingredients) -> dict[str, Any]:
+    return {
+        "format": MODEL_FORMAT,
+        "name": name,
+        "version": version,
+        "task": parts.manifest.task,
+        "profile": "capture",
+        "runtime": parts.runtime.name,
+        "family": parts.decoder.name,
+        "device": parts.device,
+        "artifact": parts.artifact.path,
+        "preprocess": dict(parts.preprocess),
+        "decode": dict(parts.decode),
+        "class_names": list(parts.class_names),
+        "outputs": {meaning: dict(source) for meaning, source in parts.manifest.outputs.items()},
+        "execution": {**parts.manifest.execution, "threads": parts.manifest.serving.get("threads", 0)},
+        # Filled in by the publisher, which hashes the files while it copies them.
+        "source_sha256": "",
+    }
+
+
+def _base_files(parts: Ingredients) -> list[PlannedFile]:
+    artifact = [
+        PlannedFile(f"artifact/{path}", PackageMember(member)) for path, member in sorted(parts.artifact.files.items())
+    ]
+    return artifact + _code("base", parts.runtime.name, parts.decoder.name)
+
+
+def _code(kind: str, *families: str) -> list[PlannedFile]:
+    """Return the payload's files of a model: its template, the shared payload and the named families."""
+    selected = frozenset(families)
+    copied = [*payload.template_files(kind)]
+    for root in (payload.RUNTIMES, payload.POSTPROCESSORS):
+        copied.extend(payload.code_files(root, selected))
+    return [PlannedFile(path, PayloadFile(file)) for path, file in copied]
+
+
+def describe_plan(plan: RepositoryPlan) -> dict[str, Any]:
+    """Return the plan as plain values, for --dry-run and --json."""
+    return {
+        "name": plan.name,
+        "version": plan.version,
+        "profile": plan.profile,
+        "task": plan.task,
+        "requirements": list(plan.requirements),
+        "models": [
+            {
+                "name": model.name,
+                "config": model.config,
+                "files": [f"{plan.version}/{file.path}" for file in model.files],
+            }
+            for model in plan.models
+        ],
+    }

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from postprocessors.contract import AnomalyResult, Detections, Result
-from postprocessors.palette import colour_mask, hex_colour
+from postprocessors.palette import colour_mask, hex_of
 
 Array = npt.NDArray[Any]
 
@@ -54,7 +55,7 @@ def _areas(result: AnomalyResult) -> list[dict[str, Any]]:
         {
             "name": result.class_names[index] if index < len(result.class_names) else f"class_{index}",
             "total_percentage_area": float(count / result.class_mask.size),
-            "hex_color": hex_colour(index),
+            "hex_color": hex_of(index),
         }
         for index, count in enumerate(counts)
         if count

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from postprocessors.server_checks import check_numpy
+
 import triton_python_backend_utils as pb_utils
 from capture_outputs import pack
 from postprocessors.contract import DecodeError, Decoder, DecoderConfig, FrameGeometry, Result, make_decoder
-from postprocessors.server_checks import check_numpy
 from runtimes.contract import Runner, RunnerError, RunnerOptions, make_runner
 from runtimes.preprocessors.base import BasePreprocessor
 from runtimes.preprocessors.colour import ImageError
@@ -59,12 +60,15 @@ class TritonPythonModel:
 
     def _respond(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
         try:
-            image = pb_utils.get_input_tensor_by_name(request, "input").as_numpy()
+            tensor = pb_utils.get_input_tensor_by_name(request, "input")
+            if tensor is None:
+                raise ImageError("input: expected an image, got a request without it")
+            image = tensor.as_numpy()
             tensors = pack(self._infer(image), image.shape, self._mask_dims)
         except KNOWN_ERRORS as error:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
         # The engine and NumPy may raise anything; the request gets the reason, the log the traceback.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             pb_utils.Logger.log_error(traceback.format_exc())
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"inference failed: {reason[:500]}"))

@@ -38,7 +38,7 @@ class _Box(NamedTuple):
 
 
 class _Label(NamedTuple):
-    """A text that fits the image, and how it is drawn; width, height and baseline in pixels, ascent above baseline."""
+    """A text and how it is drawn; width, and height above and below the baseline, in pixels."""
 
     text: str
     scale: float
@@ -130,15 +130,27 @@ def _draw_box(canvas: Image, box: _Box) -> None:
 
 
 def _draw_label(canvas: Image, box: _Box, record: Mapping[str, Any]) -> None:
+    """Draw the label inside the box's upper right corner; above or below a box that is lower than the label.
+
+    An image less than three labels high, or too narrow for the percentage, gets none: it would be all label.
+    """
     height, width = canvas.shape[:2]
     label = _fit(_name_of(record), f"{round(record['confidence'] * 100)}%", (width, height), box.right - box.left + 1)
     margin = max(_LINE, round(4 * label.scale))
     band_width, band_height = label.width + 2 * margin, label.ascent + label.descent + 2 * margin
-    left = max(min(box.right + 1 - band_width, width - band_width), 0)
-    top = max(min(box.top, height - band_height), 0)
+    if band_width > width or 3 * band_height > height:
+        return
+    left = max(box.right + 1 - band_width, 0)
+    top = min(_band_top(box, band_height), height - band_height)
     cv2.rectangle(canvas, (left, top), (left + band_width - 1, top + band_height - 1), _GREEN, cv2.FILLED)
     origin = (left + margin, top + margin + label.ascent)
     cv2.putText(canvas, label.text, origin, _FONT, label.scale, _BLACK, label.thickness, cv2.LINE_AA)
+
+
+def _band_top(box: _Box, band_height: int) -> int:
+    if box.bottom - box.top + 1 >= band_height:
+        return box.top
+    return box.top - band_height if box.top >= band_height else box.bottom + 1
 
 
 def _name_of(record: Mapping[str, Any]) -> str:
@@ -152,10 +164,11 @@ def _fit(name: str, percent: str, image_size: tuple[int, int], box_width: int) -
     most = min(max(min(image_size) * _SCALE_PER_PIXEL, _LEAST_SCALE), _MOST_SCALE)
     least = min(most, max(most * 0.6, _LEAST_SCALE))
     label = _measure(f"{name} {percent}", most)
-    room = box_width - 2 * _LINE - round(8 * most)
+    margins = 2 * max(_LINE, round(4 * most))
+    room = box_width - margins
     if label.width > room:
         label = _measure(label.text, max(most * max(room, 1) / label.width, least))
-    room = image_size[0] - 2 * _LINE
+    room = image_size[0] - margins
     if label.width <= room:
         return label
     kept = int(len(label.text) * room / label.width) - len(f".. {percent}")

@@ -1,0 +1,74 @@
+"""What an artifact says of itself, read without its engine, and what its metadata says about classes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Optional, cast
+
+from convertor.onnx_graph import OnnxFacts, TensorFact, read_onnx_facts
+
+__all__ = ["ArtifactFacts", "OnnxFacts", "TensorFact", "parse_names", "read_onnx_facts"]
+
+ArtifactFacts = Optional[OnnxFacts]  # None: nothing that can be read without the artifact's engine
+
+_NAMES_BYTES = 1 << 20  # 21,000 ImageNet classes take 600 kB
+_TOKEN = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d{1,9}|[][(){}:,])\s*""", re.DOTALL)
+
+
+def parse_names(value: str) -> tuple[str, ...] | None:
+    """Parse class names as Ultralytics writes them into metadata `names`, and return them in id order.
+
+    Args:
+        value: The Python text or JSON of a dict {id: name}, in any order, ids also as text, or of a list.
+
+    Returns:
+        The names; None if the text is something else, is empty, or its ids are not exactly 0 .. n-1.
+    """
+    if len(value) > _NAMES_BYTES:
+        return None
+    parsed = _literal(value)
+    if isinstance(parsed, dict):
+        return _by_id(cast("dict[object, object]", parsed))
+    if isinstance(parsed, (list, tuple)):
+        return _by_id(dict(enumerate(cast("list[object]", parsed))))
+    return None
+
+
+def _literal(value: str) -> object:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        pass
+    if not _is_flat(value):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a name with a lone backslash
+            return ast.literal_eval(value)
+    except (ValueError, SyntaxError, TypeError):
+        return None
+
+
+def _is_flat(value: str) -> bool:
+    """Say whether a text is one bracket of strings and numbers: nesting crashes Python 3.10's parser."""
+    position, end, brackets = 0, len(value), 0
+    while position < end and (token := _TOKEN.match(value, position)):
+        brackets += token[1] in "[](){}"
+        position = token.end()
+    return position == end and brackets == 2
+
+
+def _by_id(names: Mapping[object, object]) -> tuple[str, ...] | None:
+    by_id: dict[int, str] = {}
+    for key, name in names.items():
+        number = int(key) if isinstance(key, str) and key.isdecimal() and len(key) < 10 else key
+        if not isinstance(number, int) or not isinstance(name, (str, int)):
+            return None
+        by_id[number] = str(name)
+    if not by_id or len(by_id) != len(names) or sorted(by_id) != list(range(len(by_id))):
+        return None
+    return tuple(by_id[number] for number in range(len(by_id)))

@@ -1,0 +1,89 @@
+"""Finds engines and decoders: a folder with a support.py is a family; nothing else registers it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import payload
+from .by_path import load_by_path
+from .errors import RefusedError
+
+Check = Callable[[Mapping[str, Any], "Mapping[str, Any] | None"], "list[str]"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """An engine or a decoder.
+
+    Attributes:
+        name: The folder's name.
+        folder: Where it lies.
+        names: Every spelling it owns in a manifest.
+        tasks: The tasks it decodes; empty for an engine.
+        artifact: The engine's default artifact name; empty for a decoder.
+        defaults: Defaults of its manifest block.
+        check: (manifest as plain values, graph facts or None) -> problems.
+        fixed_image: The engine takes images of one size only, the one the dataset was made with.
+    """
+
+    name: str
+    folder: Path
+    names: frozenset[str]
+    tasks: frozenset[str]
+    artifact: str
+    defaults: Mapping[str, Any]
+    check: Check
+    fixed_image: bool
+
+    def requirements(self) -> list[str]:
+        """Return what the server's python needs for it."""
+        return payload.requirements(self.folder)
+
+
+def find_families(root: Path) -> list[Family]:
+    """Return every family below `runtimes/` or `postprocessors/`, by folder name.
+
+    Raises:
+        RefusedError: Two families own the same name.
+    """
+    families = [_load(path) for path in sorted(root.glob(f"*/{payload.SUPPORT}"))]
+    owners: dict[str, str] = {}
+    for family in families:
+        for name in sorted(family.names):
+            if name in owners:
+                raise RefusedError(
+                    f"{root.name}: expected one owner of {name!r}, got {owners[name]} and {family.name}; "
+                    f"take it out of one support.py"
+                )
+            owners[name] = family.name
+    return families
+
+
+def owner_of(name: str, families: Sequence[Family]) -> Family | None:
+    """Return the family that owns a spelling, or None."""
+    return next((family for family in families if name in family.names), None)
+
+
+def nearest(name: str, families: Sequence[Family]) -> str:
+    """Return what to say of an unknown name: the nearest known spelling and all of them."""
+    known = sorted({spelling for family in families for spelling in family.names})
+    close = difflib.get_close_matches(name, known, 1, 0.5)
+    return (f"did you mean {close[0]}? " if close else "") + f"known: {', '.join(known) or 'none'}"
+
+
+def _load(path: Path) -> Family:
+    module = load_by_path(f"_support_{path.parent.parent.name}_{path.parent.name}", path)
+    return Family(
+        name=path.parent.name,
+        folder=path.parent,
+        names=frozenset(module.NAMES),
+        tasks=frozenset(getattr(module, "TASKS", ())),
+        artifact=getattr(module, "ARTIFACT", ""),
+        defaults=dict(module.DEFAULTS),
+        check=module.check,
+        fixed_image=bool(getattr(module, "FIXED_IMAGE", False)),
+    )

@@ -1,0 +1,47 @@
+"""The only module that knows where the payload lies: inside this package when installed, else in the checkout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_INSTALLED = _PACKAGE / "_payload"
+ROOT = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
+
+TEMPLATES = ROOT / "templates"
+RUNTIMES = ROOT / "runtimes"
+POSTPROCESSORS = ROOT / "postprocessors"
+
+SUPPORT = "support.py"
+REQUIREMENTS = "requirements.txt"
+_LEFT_OUT_FOLDERS = {"tests", "__pycache__"}
+_LEFT_OUT_FILES = {SUPPORT, REQUIREMENTS}
+
+
+def template_files(kind: str) -> Iterator[tuple[str, Path]]:
+    """Yield (path in the version folder, file) of what is copied for a model of this kind: all but the config."""
+    for path in sorted((TEMPLATES / kind).glob("*.py")):
+        yield path.name, path
+
+
+def code_files(root: Path, families: frozenset[str]) -> Iterator[tuple[str, Path]]:
+    """Yield (path in the version folder, file) of the named families of `root`, and of what they share.
+
+    A folder of `runtimes/` or `postprocessors/` with a support.py is a family; everything else is shared payload.
+    """
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).parts
+        other_family = len(parts) > 1 and (root / parts[0] / SUPPORT).is_file() and parts[0] not in families
+        if other_family or path.name in _LEFT_OUT_FILES or _LEFT_OUT_FOLDERS.intersection(parts):
+            continue
+        yield f"{root.name}/{'/'.join(parts)}", path
+
+
+def requirements(family: Path) -> list[str]:
+    """Return what the server's python needs for a family, one requirement per line; none when it says nothing."""
+    listed = family / REQUIREMENTS
+    if not listed.is_file():
+        return []
+    lines = (line.split("#")[0].strip() for line in listed.read_text("utf-8").splitlines())
+    return [line for line in lines if line]
