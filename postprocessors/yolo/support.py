@@ -16,6 +16,8 @@ DEFAULTS: dict[str, Any] = {
     "compare": "greater_equal",
     "classes": None,
     "class_thresholds": None,
+    "box_format": "cxcywh",
+    "end_to_end": False,
 }
 
 
@@ -26,7 +28,13 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
         manifest: {"settings": DEFAULTS merged with the manifest's block, "class_names": names by id, ...}.
         facts: What the graph says of itself ({"outputs": [{"name", "dtype", "shape"}, ...]}); None when unknown.
     """
-    classes = manifest["settings"]["num_classes"]
+    settings = manifest["settings"]
+    if settings["end_to_end"] or settings["box_format"] != "cxcywh":
+        return [
+            "detection.end_to_end, detection.box_format: expected a raw head (cx, cy, w, h and class scores), "
+            "other exports cannot be decoded yet; export without NMS in the graph"
+        ]
+    classes = settings["num_classes"]
     if classes is None:
         return [
             "detection.num_classes: expected the number of classes the model was trained on, got nothing; "
