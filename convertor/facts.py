@@ -56,7 +56,7 @@ def _literal(value: str) -> object:
 def _is_flat(value: str) -> bool:
     """Say whether a text is one bracket of strings and numbers: nesting crashes Python 3.10's parser."""
     position, end, brackets = 0, len(value), 0
-    while position < end and (token := _TOKEN.match(value, position)):
+    while brackets <= 2 and (token := _TOKEN.match(value, position)):
         brackets += token[1] in "[](){}"
         position = token.end()
     return position == end and brackets == 2

@@ -139,8 +139,10 @@ class _Walk:
                     self._metadata[name] = text
             elif key == Model.FUNCTION:
                 self._function(value)
-        if not self._has_graph or not self._ir_version:
-            raise WireError(f"it has no {'IR version' if self._has_graph else 'graph'}")
+        needed = {"graph": self._has_graph, "IR version": self._ir_version, "operator set": self._opsets}
+        missing = [what for what, found in needed.items() if not found]
+        if missing:
+            raise WireError(f"it has no {' and no '.join(missing)}")
 
     def _graph(self, stop: int, depth: int) -> None:
         if depth > _DEPTH:
