@@ -1,8 +1,8 @@
 """The renames that put a staged plan into the repository: a kill between any two leaves the old state or the new one.
 
 The order is the wire contract's: leftovers out, the steps' configs and version folders in, the ensembles' version
-folders, and last each ensemble's config.pbtxt, which pins the version: that is the commit. A model's first publish
-renames whole directories, the ensemble last.
+folders, and then each ensemble's config.pbtxt, which pins the version: that is the commit. A model's first publish
+renames whole directories, the ensemble last. Models that a replaced profile leaves behind go out after the commit.
 
 With `--replace` and another profile the step configs that the pinned version needs are replaced some renames before the
 commit; a kill in between leaves the old version unable to load until convert is run again. No order of renames avoids
@@ -33,7 +33,7 @@ class Swap:
         self.kept = frozenset(state.existing if state.pinned is not None else ())
 
     def steps(self) -> Iterator[Step]:
-        """Yield every step: only the last one makes the new version the live one."""
+        """Yield every step; the commit of the ensemble that bears the model's name makes the new version live."""
         planned = {model.name for model in self.plan.models}
         ensembles = [model for model in self.plan.models if model.is_ensemble]
         if not self.root.exists():
@@ -49,11 +49,11 @@ class Swap:
             if not model.is_ensemble and self._config_differs(model):
                 yield self._configure("configure", model)
             yield self._move(f"place {model.name}/{self.plan.version}", Path(model.name, str(self.plan.version)))
-        for name in sorted(self.kept - planned):
-            yield self._remove(name, "retire")
         for model in ensembles:
             new = model.name not in self.kept
             yield self._move(f"commit {model.name}", Path(model.name)) if new else self._configure("commit", model)
+        for name in sorted(self.kept - planned, reverse=True):
+            yield self._remove(name, "retire")
 
     def _keep(self) -> None:
         """Copy the configs that will be replaced, so that an undo needs nothing but a rename."""
@@ -71,24 +71,24 @@ class Swap:
         return Step(
             f"{verb} {model.name}",
             lambda: _rename(self.new / model.name / CONFIG, live),
-            lambda: _rename(self.old / model.name, live),
+            lambda: (self.old / model.name).rename(live),
         )
 
     def _move(self, step: str, path: Path) -> Step:
         source, target = self.new / path, self.root / path
-        return Step(step, lambda: _rename(source, target), lambda: _rename(target, source))
+        return Step(step, lambda: _rename(source, target), lambda: target.rename(source))
 
     def _remove(self, path: str, verb: str = "remove") -> Step:
         """Take a directory out of the repository in one rename; it is deleted with the staging folder."""
         source, target = self.root / path, self.gone / path.replace("/", ".")
-        undo = nothing if verb == "remove" else lambda: _rename(target, source)
-        return Step(f"{verb} {path}", lambda: _rename(source, target), undo)
+        undo = nothing if verb == "remove" else lambda: target.rename(source)
+        return Step(f"{verb} {path}", lambda: _rename(source, target, flushed=source.parent), undo)
 
 
-def _rename(source: Path, target: Path) -> None:
+def _rename(source: Path, target: Path, flushed: Path | None = None) -> None:
+    """Rename, and flush the directory in the repository, so that the commit is never on disk before what it pins."""
     source.rename(target)
-    flush(target.parent)
-    flush(source.parent)
+    flush(flushed or target.parent)
 
 
 def make_directory(path: Path) -> None:
