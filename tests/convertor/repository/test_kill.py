@@ -108,9 +108,9 @@ def each_step(
 
 @pytest.mark.parametrize(("before", "options", "old"), SCENARIOS)
 def test_kill_after_every_step(
-    before: Callable[[Path], None], options: dict[str, Any], old: bytes | None, tmp_path: Path
+    before: Callable[[Path], None], options: dict[str, Any], old: bytes | None, memory_path: Path
 ) -> None:
-    for number, name, last, repository in each_step(tmp_path, before, options):
+    for number, name, last, repository in each_step(memory_path, before, options):
         interrupt = Interrupt(number, die, after=True)
         assert killed(lambda to=repository, it=interrupt: attempt(to, NEW, options, it)), name
         committed = name == "commit cam" or name.startswith("retire")
@@ -123,8 +123,8 @@ def test_kill_after_every_step(
         assert survey(repository, "cam").leftovers == (), name
 
 
-def test_kill_while_a_member_is_copied(tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
+def test_kill_while_a_member_is_copied(memory_path: Path) -> None:
+    repository = memory_path / "repository"
     published(repository)
     before = tree(repository)
     state = survey(repository, "cam")
@@ -142,12 +142,12 @@ def test_kill_while_a_member_is_copied(tmp_path: Path) -> None:
     [param.values[:2] for param in SCENARIOS if "leftovers" not in param.id and "again" not in param.id],
 )
 def test_failure_at_every_step_undoes_all(
-    before: Callable[[Path], None], options: dict[str, Any], after: bool, tmp_path: Path
+    before: Callable[[Path], None], options: dict[str, Any], after: bool, memory_path: Path
 ) -> None:
     def fail() -> None:
         raise OSError(errno.EIO, "Input/output error", "/some/file")
 
-    for number, name, _, repository in each_step(tmp_path, before, options):
+    for number, name, _, repository in each_step(memory_path, before, options):
         was = tree(repository.parent)
         with pytest.raises(RefusedError) as refused:
             attempt(repository, NEW, options, Interrupt(number, fail, after=after))
@@ -162,9 +162,11 @@ def test_failure_at_every_step_undoes_all(
 class Publishing(RuleBasedStateMachine):
     """Any sequence of publishes, of which some are killed or fail, always answers with the last committed weights."""
 
+    parent: Path
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp(dir=self.parent))
         self.repository = self.folder / "repository"
         self.live: bytes | None = None
 
@@ -199,7 +201,8 @@ class Publishing(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-def test_any_history() -> None:
+def test_any_history(memory_path: Path) -> None:
+    Publishing.parent = memory_path
     run_state_machine_as_test(
         Publishing, settings=settings(max_examples=15, stateful_step_count=10, deadline=None, derandomize=True)
     )

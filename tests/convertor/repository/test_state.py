@@ -187,11 +187,9 @@ WIDE, FIXED = (-1, -1, -1), (480, 640, 3)
             {"dims": FIXED},
             {"dims": (480, 640, 1)},
             ["input input: dims [480, 640, 3] -> [480, 640, 1]"],
-            id="other-size",
+            id="size",
         ),
-        pytest.param(
-            {"dims": WIDE}, {"dims": (-1, -1)}, ["input input: dims [-1, -1, -1] -> [-1, -1]"], id="other-rank"
-        ),
+        pytest.param({"dims": WIDE}, {"dims": (-1, -1)}, ["input input: dims [-1, -1, -1] -> [-1, -1]"], id="rank"),
         pytest.param({"dims": FIXED}, {"dims": WIDE}, [], id="wider"),
         pytest.param({"dims": FIXED}, {"dims": (-1, -1, 3)}, [], id="wider-in-part"),
         pytest.param({"outputs": ("a", "b")}, {"outputs": ("b", "a")}, [], id="outputs-in-other-order"),
