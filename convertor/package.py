@@ -6,14 +6,10 @@ streams, so memory stays flat whatever a member holds.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
-import threading
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from queue import Queue
 from types import MappingProxyType, TracebackType
 from typing import BinaryIO, Protocol
 
@@ -21,10 +17,10 @@ from convertor.archive import LFS_POINTER, Archive
 from convertor.errors import RefusedError, refuse_if
 from convertor.folder import Folder
 from convertor.listing import Limits, Listing, shown
+from convertor.transfer import Flusher, Hasher
 
 MANIFEST = "manifest.json"
 _CHUNK = 1 << 20
-_AHEAD = 4  # chunks that may wait for their hash; bounds memory
 _NAMES_SHOWN = 5
 
 
@@ -104,39 +100,46 @@ class Package:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with io.FileIO(os.open(destination, flags, 0o600), "wb") as target:
             try:
-
-                def write(chunk: bytes) -> None:
-                    view = memoryview(chunk)
-                    while view:
-                        view = view[target.write(view) :]
-                    if progress:
-                        progress(len(chunk))
-
-                digest = self._stream(name, write)
+                digest = self._copy(name, target, progress)
                 os.fchmod(target.fileno(), 0o644)
             except BaseException:
                 destination.unlink()
                 raise
         return digest
 
+    def _copy(self, name: str, target: io.FileIO, progress: Callable[[int], None] | None) -> str:
+        flusher = Flusher(target.fileno())
+
+        def write(chunk: bytes) -> None:
+            view = memoryview(chunk)
+            while view:
+                view = view[target.write(view) :]
+            flusher.wrote(len(chunk))
+            if progress:
+                progress(len(chunk))
+
+        try:
+            return self._stream(name, write)
+        finally:
+            flusher.end()
+
     def _stream(self, name: str, consume: Callable[[bytes], object]) -> str:
         """Pass a member's content on in chunks, checked against declared size and checksum; return its SHA-256."""
         raw, size, done = self._raw(name), self.members[name], 0
-        hasher = _Hasher(self._source.crc(self._prefix + name))
-        with raw, hasher:
+        with raw, Hasher(self._source.crc(self._prefix + name)) as hasher:
             while chunk := raw.read(_CHUNK):
                 done += len(chunk)
                 if done > size:
                     break
-                hasher.queue.put(chunk)
+                hasher.update(chunk)
                 consume(chunk)
         if done != size:
             raise RefusedError(
                 f"{self._say(name)}: has {'more' if done > size else f'{done}'} bytes, expected {size}; start again"
             )
-        if not hasher.intact:
+        if not hasher.intact():
             raise RefusedError(f"{self._say(name)}: is damaged in the package (bad CRC-32); copy or download it again")
-        return hasher.sha256.hexdigest()
+        return hasher.hexdigest()
 
     def _raw(self, name: str) -> io.RawIOBase:
         if name not in self.members:
@@ -145,37 +148,6 @@ class Package:
 
     def _say(self, name: str) -> str:
         return f"{self.path.name}: {shown(name)}"
-
-
-class _Hasher(threading.Thread):
-    """Computes SHA-256 (and CRC-32) beside the copy: all three release the interpreter lock.
-
-    Args:
-        crc: The CRC-32 to compare with; None: computes none.
-    """
-
-    def __init__(self, crc: int | None) -> None:
-        super().__init__(daemon=True)
-        self.sha256 = hashlib.sha256()
-        self.queue: Queue[bytes | None] = Queue(_AHEAD)
-        self._expected, self._crc = crc, 0
-
-    @property
-    def intact(self) -> bool:
-        return self._expected is None or self._expected == self._crc
-
-    def run(self) -> None:
-        while (chunk := self.queue.get()) is not None:
-            self.sha256.update(chunk)
-            if self._expected is not None:
-                self._crc = zlib.crc32(chunk, self._crc)
-
-    def __enter__(self) -> None:
-        self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.queue.put(None)
-        self.join()
 
 
 def open_package(path: Path, limits: Limits | None = None) -> Package:

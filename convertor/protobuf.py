@@ -15,8 +15,8 @@ LEN: Final = 2
 _I64, _I32 = 1, 5
 _WINDOW = 1 << 16
 _SKIP = 1 << 20
-_MOST_FIELDS = 10_000_000  # a graph of 100,000 nodes has 3 million; bounds the time spent on junk
-_MOST_TEXT = 64 << 20  # kept text; every one counts _TEXT_COST more, which is what its object takes
+_MOST_FIELDS = 5_000_000  # a graph of 100,000 nodes has 3 million; bounds the time spent on junk (4 s)
+_MOST_TEXT = 32 << 20  # of names, 350,000 usual ones; each counts _TEXT_COST more, which is what its object takes
 _TEXT_COST = 64
 
 

@@ -1,9 +1,11 @@
 """What `open_package` takes, what it refuses and how it says so."""
 
+import errno
 import hashlib
 import os
 import stat
 import struct
+import threading
 import zipfile
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from convertor import transfer
 from convertor.errors import RefusedError
 from convertor.listing import Limits
 from convertor.package import is_lfs_pointer, open_package
@@ -320,6 +323,30 @@ def test_copy_never_overwrites(tmp_path: Path) -> None:
                 package.copy("manifest.json", tmp_path / name)
     assert (tmp_path / "there").read_text() == "mine"
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["sound-disk", "broken-disk"])
+def test_large_copy_is_flushed_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool) -> None:
+    flushed = threading.Event()
+
+    def fsync(_: int) -> None:
+        flushed.set()
+        if broken:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def wait(_: int) -> None:
+        assert flushed.wait(30)
+
+    monkeypatch.setattr(transfer, "_FLUSH", 1 << 20)
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = make_zip(tmp_path / "p.zip", MANIFEST, ("model.onnx", bytes(3 << 20)))
+    with open_package(path) as package:
+        if broken:
+            with pytest.raises(OSError, match="Input/output error"):
+                package.copy("model.onnx", tmp_path / "copy", wait)
+        else:
+            package.copy("model.onnx", tmp_path / "copy", wait)
+    assert (tmp_path / "copy").exists() != broken
 
 
 @pytest.mark.parametrize(
