@@ -14,14 +14,17 @@ import numpy as np
 def check_numpy(pb_utils: ModuleType) -> None:
     """Stop the load where this server cannot read this NumPy's arrays.
 
-    Servers built for NumPy 1 (2.51 is one) read every array of NumPy 2 as empty: the model would load and then answer
-    each request with "got 0". Newer servers take both, so the pair is tried, not looked up.
+    Servers built for NumPy 1 (2.51 is one) misread NumPy 2: inputs come in as their first element repeated, outputs go
+    out empty. Newer servers take both, so the pair is tried, not looked up. A Tensor hands its own array back as it
+    is; only one made from another Tensor's memory, as inputs are, shows the fault.
 
     Raises:
         pb_utils.TritonModelException: The pair does not work; one line that says what to install.
     """
-    if pb_utils.Tensor("probe", np.zeros(1, np.uint8)).as_numpy().size != 1:
+    probe = np.array([1, 2], np.uint8)
+    seen = pb_utils.Tensor.from_dlpack("probe", pb_utils.Tensor("probe", probe)).as_numpy()
+    if not np.array_equal(seen, probe):
         raise pb_utils.TritonModelException(
-            f"NumPy {np.__version__} does not work with this server: every output would be empty; "
+            f"NumPy {np.__version__} does not work with this server: inputs and outputs would be garbled; "
             'install "numpy<2" (and "opencv-python-headless<5") in the python that the server uses'
         )

@@ -66,6 +66,11 @@ class Tensor:
         self._name = name
         self._array = np.ascontiguousarray(numpy_array) if numpy_array.ndim else numpy_array
 
+    @staticmethod
+    def from_dlpack(name: str, tensor: Tensor) -> Tensor:
+        """Return a tensor on another tensor's memory (the server takes any DLPack object here)."""
+        return Tensor(name, tensor.as_numpy().view())
+
     def name(self) -> str:
         """Return the name."""
         return self._name
