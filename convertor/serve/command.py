@@ -79,10 +79,9 @@ def run(args: argparse.Namespace, unknown: list[str]) -> int:
     Raises:
         RefusedError: The repository is none.
         ServerError: The server does not start or ended by itself, no model loaded, or with --strict one did not.
-        UsageError: A further argument is not a flag.
+        UsageError: A further argument is not a flag, or one that `serve` must set itself.
     """
-    if unknown and not unknown[0].startswith("-"):
-        raise UsageError(f"one repository at a time: {unknown[0]!r} is neither a flag nor the repository")
+    _check_flags(unknown)
     warning = preflight.shared_memory_warning()
     if warning:
         _tell(f"warning: {warning}")
@@ -98,6 +97,17 @@ def run(args: argparse.Namespace, unknown: list[str]) -> int:
     except KeyboardInterrupt:
         _tell("stopped")
     return 0
+
+
+def _check_flags(unknown: list[str]) -> None:
+    if unknown and not unknown[0].startswith("-"):
+        raise UsageError(f"one repository at a time: {unknown[0]!r} is neither a flag nor the repository")
+    for flag in unknown:
+        name = flag.split("=")[0]
+        if name in ("--http-address", "--grpc-address", "--metrics-address"):
+            raise UsageError(f"{name}: use --host, which opens HTTP, gRPC and metrics together")
+        if name == "--allow-http":
+            raise UsageError(f"{name}: serve itself watches the models over HTTP; run tritonserver without it")
 
 
 def _settings(args: argparse.Namespace, progress: Callable[[str], None]) -> Settings:
