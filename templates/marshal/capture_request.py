@@ -71,7 +71,9 @@ def read_metadata(payload: bytes) -> Metadata:
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:
-    value = fields.get(key, "")
+    value = fields.get(key)
+    if value is None:
+        return ""
     if not isinstance(value, str):
         raise RequestError(f"METADATA: {key}: got {_json_type(value)}, expected a string")
     return value
