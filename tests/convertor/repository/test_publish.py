@@ -97,6 +97,7 @@ def test_everything_is_on_disk_before_the_first_rename(tmp_path: Path, monkeypat
     put(tmp_path / "r", make_plan(1), b"a")
     staged = {path.stat().st_ino for path in (tmp_path / "r").rglob("*")}
     assert staged <= seen["create repository"]
+    flushed.clear()
     put(tmp_path / "r", make_plan(2), b"b")
     placed = {(tmp_path / "r" / model).stat().st_ino for model in ("base_cam", "marshal_cam", "cam")}
     assert placed <= seen["commit cam"]
