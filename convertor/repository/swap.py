@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from convertor.plan import PlannedModel, RepositoryPlan
+from convertor.repository import names
 from convertor.repository.stage import DIRECTORY_MODE, flush
 from convertor.repository.state import CONFIG, RepositoryState
 from convertor.repository.steps import Step, nothing
@@ -52,8 +53,9 @@ class Swap:
         for model in ensembles:
             new = model.name not in self.kept
             yield self._move(f"commit {model.name}", Path(model.name)) if new else self._configure("commit", model)
-        for name in sorted(self.kept - planned, reverse=True):
-            yield self._remove(name, "retire")
+        for name in reversed(names.reserved_by(self.plan.name)):  # ensembles before the steps that they name
+            if name in self.kept - planned:
+                yield self._remove(name, "retire")
 
     def _keep(self) -> None:
         """Copy the configs that will be replaced, so that an undo needs nothing but a rename."""

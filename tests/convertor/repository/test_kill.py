@@ -106,6 +106,48 @@ def each_step(
         yield number, name, len(record.names) - 1, repository
 
 
+STAGING = ["copy base_cam", "copy marshal_cam", "copy cam", "describe base_cam", "describe marshal_cam", "describe cam"]
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "names"),
+    [
+        pytest.param(
+            nothing_yet,
+            {},
+            ["create repository", "keep", "place base_cam", "place marshal_cam", "commit cam"],
+            id="first",
+        ),
+        pytest.param(
+            with_leftovers,
+            {"config_marks": "other instances"},
+            [
+                *("keep", "remove base_cam/2", "remove marshal_cam/2", "remove cam/2"),
+                *("configure base_cam", "place base_cam/2", "configure marshal_cam", "place marshal_cam/2"),
+                *("place cam/2", "commit cam"),
+            ],
+            id="upgrade",
+        ),
+        pytest.param(
+            tensors,
+            {},
+            [
+                *("keep", "place base_cam/2", "place marshal_cam/2", "place cam/2", "commit cam"),
+                *("retire cam_encoded", "retire decode_cam"),
+            ],
+            id="replace",
+        ),
+    ],
+)
+def test_order_of_the_steps(
+    before: Callable[[Path], None], options: dict[str, Any], names: list[str], memory_path: Path
+) -> None:
+    before(memory_path / "repository")
+    record = Interrupt(-1, lambda: None)
+    attempt(memory_path / "repository", NEW, options, record)
+    assert record.names == [*STAGING, "sync", *names]
+
+
 @pytest.mark.parametrize(("before", "options", "old"), SCENARIOS)
 def test_kill_after_every_step(
     before: Callable[[Path], None], options: dict[str, Any], old: bytes | None, memory_path: Path
