@@ -1,1 +1,4 @@
-"""manifest.json to frozen values: `kinds` checks one value, `keys` lists every key, `parse` reads a manifest."""
+"""manifest.json to frozen values.
+
+`kinds` checks one value, `keys` lists every key, `reader` reads a block against a table, `parse` makes the Manifest.
+"""

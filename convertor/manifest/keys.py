@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from .kinds import Kind, block, blocks, boolean, choice, fraction, list_of, names, number, side, size, text, whole
+from .kinds import (
+    Kind,
+    block,
+    blocks,
+    boolean,
+    choice,
+    class_id,
+    class_ids,
+    either,
+    fraction,
+    list_of,
+    map_of,
+    names,
+    number,
+    side,
+    size,
+    text,
+    whole,
+)
 
 Keys = Mapping[str, Kind]
 
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tensorrt")
-_class_id = whole(0, 65_535)
-_any_class = Kind("a class id or name", lambda value: _class_id.accepts(value) or text.accepts(value))
-_thresholds = Kind(
-    "an object {class name: threshold from 0 to 1}",
-    lambda value: block.accepts(value) and all(fraction.accepts(entry) for entry in value.values()),
-)
 _per_channel = list_of(number(-1e6, 1e6), "numbers (one per channel)", 1, 4)
 _positive_per_channel = list_of(number(1e-9, 1e6), "positive numbers (one per channel)", 1, 4)
-_axis = Kind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+_axis = whole(-(2**31), 2**31 - 1)
 
 TOP: Keys = {
     "runtime": text,
@@ -33,7 +46,8 @@ TOP: Keys = {
     "execution": block,
     "serving": block,
 }
-DATASET: Keys = {"image_width": side, "image_height": side, "class_names": names}
+LABELS: Keys = {"class_names": names}
+DATASET: Keys = {"image_width": side, "image_height": side, **LABELS}
 DETECTION: Keys = {
     "layout": text,
     "num_classes": whole(1, 65_536),
@@ -46,24 +60,18 @@ DETECTION: Keys = {
     "background_class": whole(-65_536, 65_535),
     "class_agnostic": boolean,
     "compare": choice("greater_equal", "greater"),
-    "classes": list_of(_any_class, "class ids or names", 1),
-    "class_thresholds": _thresholds,
+    "classes": list_of(either(class_id, text), "class ids or names, not empty", 1),
+    "class_thresholds": map_of(fraction, "an object {class name: threshold from 0 to 1}"),
     "network_input": size,
     "box_format": choice("cxcywh", "xyxy"),
     "end_to_end": boolean,
 }
-MODEL_GRAPH: Keys = {
-    "model_graph_type": text,
-    "stages": blocks,
-    "image_level_classes": block,
-    "pixel_level_classes": block,
-    "bbox_level_classes": block,
-}
-CLASS_LIST: Keys = {"names": list_of(text, "names"), "normal_ids": list_of(_class_id, "class ids")}
+MODEL_GRAPH: Keys = {"model_graph_type": text, "stages": blocks}
+ANOMALY_GRAPH: Keys = {**MODEL_GRAPH, "image_level_classes": block, "pixel_level_classes": block}
+CLASS_LIST: Keys = {"names": list_of(text, "names"), "normal_ids": class_ids}
 STAGE: Keys = {
     "type": text,
     "stage_type": text,
-    "threshold": number(-1e9, 1e9),
     "image_width": side,
     "image_height": side,
     "input_shape": list_of(_axis, "axes (batch first)", 4, 4),
@@ -74,10 +82,12 @@ STAGE: Keys = {
     "interpolation": choice("area", "linear", "cubic", "nearest"),
     "preserve_aspect": boolean,
     "channel_order": choice("rgb", "bgr"),
-    "class_normal_ids": list_of(_class_id, "class ids"),
 }
+# A stage may say for itself what `detection` says for all stages; `threshold` is its score_threshold.
+DETECTION_STAGE: Keys = {**DETECTION, **STAGE, "threshold": fraction}
+ANOMALY_STAGE: Keys = {**STAGE, "threshold": number(-1e9, 1e9), "class_normal_ids": class_ids}
 OUTPUT: Keys = {
-    "tensor": Kind("an output's name or number", lambda value: text.accepts(value) or whole(0, 1000).accepts(value)),
+    "tensor": Kind("an output's name or number", either(text, whole(0, 1000)).accepts),
     "activation": choice("none", "sigmoid", "softmax", "argmax"),
 }
 EXECUTION: Keys = {
@@ -96,3 +106,17 @@ SERVING: Keys = {
     "warmup": boolean,
     "threads": whole(1, 1024),
 }
+
+
+@dataclass(frozen=True)
+class TaskKeys:
+    """The tables that a task reads; what is not read is not checked."""
+
+    dataset: Keys
+    detection: Keys
+    model_graph: Keys
+    stage: Keys
+
+
+OF_ANOMALY = TaskKeys(DATASET, {}, ANOMALY_GRAPH, ANOMALY_STAGE)
+OF_DETECTOR = TaskKeys(LABELS, DETECTION, MODEL_GRAPH, DETECTION_STAGE)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
+
+MAX_CLASS_ID = 65_535
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class Kind:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    # A whole number may be too large for a float, which math.isfinite would want.
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _is_whole(value: object) -> bool:
@@ -74,14 +78,34 @@ def map_of(item: Kind, described: str) -> Kind:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != "" and value.isprintable()
+    # Class names come in every language, with joiners and no-break spaces; what breaks a line or is no character may
+    # not get into logs and drawings.
+    return (
+        isinstance(value, str)
+        and value != ""
+        and not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in value)
+    )
+
+
+def _is_class_id(key: str) -> bool:
+    return key.isascii() and key.isdigit() and len(key) <= 5 and int(key) <= MAX_CLASS_ID
+
+
+def _is_names_by_id(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        _is_class_id(key) and _is_text(name) for key, name in cast("Mapping[str, Any]", value).items()
+    )
 
 
 boolean = Kind("true or false", lambda value: isinstance(value, bool))
-text = Kind("a non-empty text", _is_text)
+text = Kind("a text of one line, not empty", _is_text)
 block = Kind("an object", lambda value: isinstance(value, Mapping))
 blocks = list_of(block, "objects")
 side = whole(1, 65_536)
 fraction = number(0, 1)
 size = either(side, list_of(side, "sides (height, width)", 2, 2))
-names = either(list_of(text, "names"), map_of(text, "an object {id: name}"))
+class_id = whole(0, MAX_CLASS_ID)
+class_ids = list_of(class_id, f"class ids (whole numbers from 0 to {MAX_CLASS_ID})")
+names = either(
+    list_of(text, "names"), Kind(f"an object {{id: name}} with ids from 0 to {MAX_CLASS_ID}", _is_names_by_id)
+)
