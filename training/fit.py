@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import onnx
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -73,6 +74,20 @@ def arguments(description: str, name: str) -> argparse.Namespace:
     return options
 
 
+def _as_list(outputs: Tensor | tuple[Tensor, ...]) -> list[Tensor]:
+    return [outputs] if isinstance(outputs, Tensor) else list(outputs)
+
+
+def _state_shapes(path: Path, shapes: list[tuple[int, ...]]) -> None:
+    """Write every output dimension but the batch into the graph, where the exporter left made-up names."""
+    model = onnx.load(path)
+    for output, shape in zip(model.graph.output, shapes):
+        for dimension, length in list(zip(output.type.tensor_type.shape.dim, shape))[1:]:
+            dimension.dim_value = length
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, path)
+
+
 def export(network: nn.Module, path: Path, side: int, names: tuple[str, list[str]]) -> None:
     """Write `network` as ONNX (opset 17) with a free batch axis; `names` are those of the input and the outputs."""
     network = network.cpu().eval()
@@ -88,4 +103,5 @@ def export(network: nn.Module, path: Path, side: int, names: tuple[str, list[str
         opset_version=17,
         dynamo=False,
     )
+    _state_shapes(path, [tuple(output.shape) for output in _as_list(network(torch.zeros(1, 3, side, side)))])
     sys.stderr.write(f"{path}: {path.stat().st_size} bytes\n")
