@@ -146,6 +146,9 @@ DERIVATIONS: dict[str, Derivation] = {
         "columns and table at 3 on 4000 x 2998",
     ),
     "sixteen_columns": Derivation(lambda page: tiled(page[COLUMNS], 4, 2), "the block of two columns, 2 x 4 times"),
+    "stacked_tables": Derivation(
+        lambda page: tiled(page[1270:1460], 8, 1), "the table 8 times without a gap: many overlapping candidates"
+    ),
     "noise_320x240": Derivation(lambda page: with_noise(page[:240, :320] * 0 + 128, 127, 2), "noise, no page in it"),
     "checker_480x360": Derivation(lambda page: checker(360, 480, 30), "a chess board"),
     "ramp_500x400": Derivation(lambda page: ramp(400, 500), "two colour ramps"),
