@@ -141,13 +141,14 @@ def _draw_label(canvas: Image, box: _Box, record: Mapping[str, Any]) -> None:
     if band_width > width or 3 * band_height > height:
         return
     left = max(box.right + 1 - band_width, 0)
-    top = min(_band_top(box, band_height), height - band_height)
+    top = _band_top(box, band_height)
     cv2.rectangle(canvas, (left, top), (left + band_width - 1, top + band_height - 1), _GREEN, cv2.FILLED)
     origin = (left + margin, top + margin + label.ascent)
     cv2.putText(canvas, label.text, origin, _FONT, label.scale, _BLACK, label.thickness, cv2.LINE_AA)
 
 
 def _band_top(box: _Box, band_height: int) -> int:
+    """Return the band's first row; inside an image of three bands' height in each case."""
     if box.bottom - box.top + 1 >= band_height:
         return box.top
     return box.top - band_height if box.top >= band_height else box.bottom + 1

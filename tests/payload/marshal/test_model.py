@@ -53,6 +53,8 @@ def test_one_bad_request_among_good_ones(load: Callable[[], Any], replaced: dict
     assert outputs_of(responses[0])["output_confidence"].tolist() == [0.5]
     assert message in error_of(responses[1])
     assert error_of(responses[1]).startswith("marshal_widget: ")
+    assert responses[1].error().code() == pb_utils.TritonError.INVALID_ARG
+    assert lines_of("error") == []
     assert outputs_of(responses[2])["output_confidence"].tolist() == [0.75]
 
 

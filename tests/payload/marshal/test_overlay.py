@@ -103,10 +103,36 @@ def test_the_best_is_on_top() -> None:
     np.testing.assert_array_equal(draw_detections(image, [best, worst]), alone)
 
 
-def test_a_tile_gets_the_box_only() -> None:
-    drawn = is_green(draw_detections(black(16, 16), [record([2.0, 2.0, 14.0, 14.0])]))
-    assert drawn.sum() == 12 * 12 - 8 * 8
-    assert not drawn[4:12, 4:12].any()
+@pytest.mark.parametrize(
+    ("image", "box", "pixels"),
+    [
+        pytest.param((16, 16), [2.0, 2.0, 14.0, 14.0], 12 * 12 - 8 * 8, id="tile"),
+        pytest.param((16, 16), [-9.0, -9.0, 99.0, 99.0], 16 * 16 - 12 * 12, id="larger than the image"),
+        pytest.param((16, 16), [5.0, 5.0, 5.0, 5.0], 1, id="no area"),
+        pytest.param((16, 16), [8.0, 8.0, 4.0, 4.0], 1, id="corners swapped"),
+        pytest.param((16, 16), [5.0, 5.0, 6.0, 8.0], 3, id="one pixel wide"),
+        pytest.param((16, 16), [5.0, 5.0, 8.0, 8.0], 9, id="three pixels wide"),
+        pytest.param((16, 16), [50.0, 50.0, 60.0, 60.0], 1, id="outside"),
+        pytest.param((40, 300), [10.0, 5.0, 290.0, 35.0], 280 * 30 - 276 * 26, id="too low for a label"),
+        pytest.param((300, 20), [5.0, 5.0, 15.0, 295.0], 10 * 290 - 6 * 286, id="too narrow for a label"),
+    ],
+)
+def test_boxes_without_labels(image: tuple[int, int], box: list[float], pixels: int) -> None:
+    drawn = draw_detections(black(*image), [record(box)])
+    assert is_green(drawn).sum() == np.count_nonzero(drawn.any(-1)) == pixels
+
+
+@pytest.mark.parametrize(
+    ("width", "same"),
+    [pytest.param(120, False, id="part of the name"), pytest.param(45, True, id="percentage only")],
+)
+def test_long_names_are_shortened_before_the_percentage(width: int, same: bool) -> None:
+    image, box = black(120, width), [2.0, 2.0, width - 2.0, 118.0]
+    first = draw_detections(image, [record(box, "a" * 60)])
+    second = draw_detections(image, [record(box, "b" * 60)])
+    assert np.array_equal(first, second) == same
+    assert (first != draw_detections(image, [record(box, "a" * 60, 0.75)])).any()
+    assert (first != draw_detections(image, [])).any(-1).sum() > 4 * (width + 112)  # more than the outline
 
 
 def test_nothing_found_is_the_plain_image() -> None:
