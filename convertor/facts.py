@@ -54,12 +54,12 @@ def _literal(value: str) -> object:
 
 
 def _is_flat(value: str) -> bool:
-    """Say whether a text is one bracket of strings and numbers: nesting crashes Python 3.10's parser."""
+    """Say whether a text is strings and numbers in brackets that do not nest: deep ones crash Python 3.10's parser."""
     position, end, brackets = 0, len(value), 0
     while brackets <= 2 and (token := _TOKEN.match(value, position)):
         brackets += token[1] in "[](){}"
         position = token.end()
-    return position == end and brackets == 2
+    return position == end
 
 
 def _by_id(names: Mapping[object, object]) -> tuple[str, ...] | None:

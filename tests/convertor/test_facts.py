@@ -63,9 +63,10 @@ GRAPH = (
     + field(1, node("Fused", "com.microsoft", field(1, "alpha") + field(2, 0.5) + field(7, 1.0) + field(8, 3)))
     + field(1, node("If", "ai.onnx", field(6, field(1, node("Loop", "", field(11, field(1, node("Relu"))))))))
     + field(1, node("If", "", field(6, field(5, tensor("images", location="w/branch.bin")))))
+    + field(1, node("Constant", "", field(22, field(1, tensor("", location="w/sparse.bin")) + field(2, tensor("")))))
     + field(1, node("Mine", "my"))
     + field(2, "graph")
-    + field(5, tensor("weight", bytes(300)))
+    + field(5, tensor("weight", bytes(300)) + field(13, entry("location", "stale.bin")) + field(14, 0))
     + field(5, tensor("big", location="w/weights.bin"))
     + field(15, field(1, tensor("sparse", location="w/weights.bin")) + field(2, tensor("indices")))
     + field(11, value_info("images", FLOAT16, "batch", 3, None, -1))
@@ -87,7 +88,11 @@ MODEL = (
     + field(14, entry("names", "{0: 'a'}"))
     + field(14, entry("stride", "32"))
     + field(
-        25, field(1, "Mine") + field(10, "my") + field(7, node("Gelu", "my")) + field(11, field(5, tensor("", b"1")))
+        25,
+        field(1, "Mine")
+        + field(10, "my")
+        + field(7, node("Gelu", "my"))
+        + field(11, field(5, tensor("", location="w/own.bin"))),
     )
 )
 FACTS = OnnxFacts(
@@ -102,7 +107,7 @@ FACTS = OnnxFacts(
         TensorFact("untyped", "unknown", None),
     ),
     metadata={"names": "{0: 'a'}", "stride": "32"},
-    external_files=("w/branch.bin", "w/constant.bin", "w/weights.bin"),
+    external_files=("w/branch.bin", "w/constant.bin", "w/own.bin", "w/sparse.bin", "w/weights.bin"),
     operators=frozenset(
         [
             ("", "Conv"),
@@ -225,6 +230,12 @@ def test_stream_that_ends_before_its_size_is_refused() -> None:
             read(MODEL, stream)
 
 
+def test_stream_that_ends_in_a_tensor_is_refused() -> None:
+    data = model(field(5, tensor("w", bytes(3_000_000))))
+    with pytest.raises(RefusedError, match="it is cut short: it ends at byte 2000000"):
+        read(data, Pipe(data[:2_000_000]))
+
+
 def test_deep_nesting_is_refused() -> None:
     graph = field(1, node("Relu"))
     for _ in range(32):
@@ -295,6 +306,7 @@ def test_damage_anywhere_is_refused_or_read(changes: list[tuple[int, int]]) -> N
         pytest.param("{0: ['a']}", None, id="nested"),
         pytest.param('{"0": {"name": "a"}}', None, id="nested-json"),
         pytest.param('{"0": null}', None, id="null"),
+        pytest.param("{0: ('a')}", None, id="nested-brackets"),
         pytest.param("{}", None, id="empty"),
         pytest.param("", None, id="no-text"),
         pytest.param("a, b", None, id="words"),

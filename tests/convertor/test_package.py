@@ -145,6 +145,19 @@ def test_litter_is_ignored(tmp_path: Path) -> None:
         assert package.members == {"manifest.json": 2, "w.onnx": 1}
 
 
+def test_litter_folders_of_a_folder_are_not_entered(tmp_path: Path) -> None:
+    path = make_folder(tmp_path / "p", ("manifest.json", b"{}"), *((f".git/{n}", b"") for n in range(9)))
+    with open_package(path, Limits(members=2)) as package:
+        assert package.members == {"manifest.json": 2}
+
+
+def test_extra_field_of_a_local_header_is_passed_over(tmp_path: Path) -> None:
+    info = entry("model.onnx")
+    info.extra = struct.pack("<2H4s", 0x7875, 4, b"\1\0\0\0")
+    with open_package(make_zip(tmp_path / "p.zip", MANIFEST, (info, b"weights"))) as package:
+        assert package.read("model.onnx", 7) == b"weights"
+
+
 def test_names_of_other_packers_are_understood(tmp_path: Path) -> None:
     path = make_zip(
         tmp_path / "p.zip", ("./", b""), ("./manifest.json", b"{}"), ("yolo\\", b""), ("yolo\\m.onnx", b"w")
