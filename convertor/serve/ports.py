@@ -41,11 +41,23 @@ class PortClaim(contextlib.AbstractContextManager["PortClaim"]):
             self._marker.close()
 
 
+def resolve_host(host: str) -> str:
+    """Return the IPv4 address of `host`: given a name, Triton says that it serves HTTP there, but does not.
+
+    Raises:
+        ServerError: It has none.
+    """
+    try:
+        return socket.gethostbyname(host)
+    except OSError as error:
+        raise ServerError(f"--host {host}: {error.strerror}; give an IPv4 address of this machine") from error
+
+
 def claim_port(host: str, wish: PortWish, option: str) -> PortClaim:
     """Claim a port on `host`.
 
     Args:
-        host: An IPv4 address or a name that resolves to one.
+        host: An IPv4 address.
         wish: Which port.
         option: The command line option that sets it, for the error.
 
@@ -67,8 +79,6 @@ def _try_claim(host: str, number: int) -> PortClaim | None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, number))
-        except socket.gaierror as error:
-            raise ServerError(f"--host {host}: {error.strerror}; give an IPv4 address of this machine") from error
         except OSError as error:
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 return None

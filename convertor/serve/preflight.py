@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from convertor.errors import RefusedError, ServerError
@@ -46,7 +47,9 @@ def check_numpy() -> None:
     if version is not None and int(version.split(".")[0]) < 2:
         return
     got = "no NumPy here" if version is None else f"NumPy {version} here"
-    raise ServerError(f"{got}, and the embedded server (Triton 2.51) needs NumPy 1.x; pip install 'numpy<2'")
+    raise ServerError(
+        f"{got}, and the embedded server (Triton 2.51) needs NumPy 1.x; {sys.executable} -m pip install 'numpy<2'"
+    )
 
 
 def shared_memory_warning() -> str | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from convertor.errors import ServerError
 from convertor.serve import embedded, preflight, reasons
-from convertor.serve.ports import PortWish, claim_port
+from convertor.serve.ports import PortWish, claim_port, resolve_host
 from convertor.serve.readiness import ModelState, Watch, wait_until_ready
 
 # Triton itself waits up to 30 s for requests in flight; then it unloads its models.
@@ -106,8 +106,9 @@ def running_server(repository: Path, *extra_flags: str, settings: Settings | Non
         installation = embedded.find_server(scratch)
         if installation.embedded:
             preflight.check_numpy()
+        host = resolve_host(settings.host)
         addresses = [
-            f"{settings.host}:{stack.enter_context(claim_port(settings.host, wish, option)).number}"
+            f"{host}:{stack.enter_context(claim_port(host, wish, option)).number}"
             for option, wish in _wishes(settings).items()
         ]
         log = _log_file(settings.log)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,6 +137,11 @@ def test_ready_models_answer_over_http_and_grpc(served: Server, model: str) -> N
             np.testing.assert_array_equal(client.infer(model, [value]).as_numpy("y"), array)
 
 
+def test_the_server_is_ready_although_models_failed(served: Server) -> None:
+    with urllib.request.urlopen(f"http://{served.http_url}/v2/health/ready", timeout=30) as answer:
+        assert answer.status == 200
+
+
 def test_only_this_machine_can_connect(served: Server) -> None:
     ports = {
         int(url.split("/metrics")[0].rpartition(":")[2])
@@ -239,12 +245,27 @@ def test_a_server_that_does_not_stop_in_time_is_ended_with_its_stubs(
     assert shared_memory_of_this_process() == before
 
 
+def test_stopping_while_models_load_waits_for_none_of_them(tmp_path: Path) -> None:
+    add_model(tmp_path / "r", "slow", at_load(f"open({str(tmp_path / 'loading')!r}, 'w'); time.sleep(600)"))
+    before, running = shared_memory_of_this_process(), children(os.getpid())
+
+    def stop_when_loading() -> None:
+        while not (tmp_path / "loading").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopper = threading.Thread(target=stop_when_loading, daemon=True)
+    stopper.start()
+    assert command.run(*arguments(str(tmp_path / "r"), "--timeout", "60", "--log", str(tmp_path / "log"))) == 0
+    stopper.join()
+    assert shared_memory_of_this_process() == before
+    assert children(os.getpid()) == running
+
+
 @pytest.mark.parametrize(
     ("number", "flags", "told"),
     [
-        pytest.param(
-            signal.SIGINT, ["--model-control-mode=poll", "--repository-poll-secs=1"], "ready; ", id="Ctrl-C, poll"
-        ),
+        pytest.param(signal.SIGINT, ["--host=localhost", "--model-control-mode=poll"], "ready; ", id="Ctrl-C, poll"),
         pytest.param(signal.SIGTERM, ["--host", "0.0.0.0"], "listening on 0.0.0.0: ", id="SIGTERM, open to all"),
     ],
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from convertor.errors import ServerError
-from convertor.serve.ports import PortWish, claim_port
+from convertor.serve.ports import PortWish, claim_port, resolve_host
 
 HOST = "127.0.0.1"
 
@@ -50,7 +50,11 @@ def test_connections_of_a_former_server_do_not_count() -> None:
         assert claim.number == number
 
 
-@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.1"])
-def test_a_host_that_is_not_this_machine(host: str) -> None:
-    with pytest.raises(ServerError, match=f"--host {host}: .*; give an IPv4 address of this machine"):
-        claim_port(host, PortWish(), "--http-port")
+def test_a_host_without_an_address() -> None:
+    with pytest.raises(ServerError, match=r"--host no\.such\.host\.invalid: .*; give an IPv4 address of this machine"):
+        resolve_host("no.such.host.invalid")
+
+
+def test_an_address_of_another_machine() -> None:
+    with pytest.raises(ServerError, match=r"--host 203\.0\.113\.1: .*; give an IPv4 address of this machine"):
+        claim_port("203.0.113.1", PortWish(), "--http-port")
