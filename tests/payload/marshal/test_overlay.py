@@ -124,7 +124,7 @@ def test_boxes_without_labels(image: tuple[int, int], box: list[float], pixels: 
 
 @pytest.mark.parametrize(
     ("width", "same"),
-    [pytest.param(120, False, id="part of the name"), pytest.param(40, True, id="percentage only")],
+    [pytest.param(120, False, id="part of the name"), pytest.param(32, True, id="percentage only")],
 )
 def test_long_names_are_shortened_before_the_percentage(width: int, same: bool) -> None:
     image, box = black(120, width), [2.0, 2.0, width - 2.0, 118.0]
