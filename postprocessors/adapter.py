@@ -22,12 +22,14 @@ def sigmoid(values: Array) -> npt.NDArray[np.float32]:
 
 
 def softmax(values: Array, axis: int = -1) -> npt.NDArray[np.float32]:
-    """Return exp(x) / sum(exp(x)) along `axis` as float32; NaN counts as minus infinity."""
-    logits = np.where(np.isnan(values), -np.inf, values).astype(np.float32)
-    # Infinities would meet as inf - inf; the largest finite float32 ranks the same.
-    logits = np.clip(logits, np.finfo(np.float32).min / 2, np.finfo(np.float32).max / 2)
-    powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
-    return powers / powers.sum(axis=axis, keepdims=True)
+    """Return exp(x) / sum(exp(x)) along `axis` as float32; NaN counts as minus infinity, all of them give zeros."""
+    present = values > -np.inf
+    # Infinities would meet as inf - inf; half of the largest finite float32 ranks the same.
+    limit = np.finfo(np.float32).max / 2
+    logits = np.clip(np.where(present, values, -limit), -limit, limit).astype(np.float32)
+    powers = np.where(present, np.exp(logits - logits.max(axis=axis, keepdims=True)), np.float32(0))
+    # The largest logit's power is 1: the sum is below that only where there is none.
+    return powers / np.maximum(powers.sum(axis=axis, keepdims=True), np.float32(1))
 
 
 def _class_axis_softmax(values: Array) -> Array:

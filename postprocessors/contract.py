@@ -31,8 +31,16 @@ NO_OBJECTS: dict[str, Any] = {
 }
 
 
+# Beyond this, areas overflow float32; no image is that large.
+MAX_COORDINATE = np.float32(1e9)
+
+
 class DecodeError(Exception):
     """The raw outputs are not what the decoder documents; the text is one line with the shapes seen and expected."""
+
+
+class DecodeValueError(DecodeError):
+    """The shapes are right, but these numbers cannot be a result; another image may give better ones."""
 
 
 @dataclass(frozen=True)
@@ -181,23 +189,33 @@ class ClassRules:
             `compare` ("greater" keeps score > threshold, anything else score >= threshold).
         class_names: Names by class id.
         columns: How many class ids the head can give.
+
+    Raises:
+        DecodeError: `settings` speaks of a class that the head cannot give.
     """
 
     def __init__(self, settings: Mapping[str, Any], class_names: Sequence[str], columns: int) -> None:
-        self.names: tuple[str, ...] = tuple(label_of(class_names, class_id) for class_id in range(columns))
+        self.names = tuple(label_of(class_names, class_id) for class_id in range(columns))
         self._stated = [float(settings["score_threshold"])] * columns
         per_class = cast("Mapping[str, float]", settings.get("class_thresholds") or {})
         for name, threshold in per_class.items():
-            self._stated[self.names.index(name)] = float(threshold)
+            self._stated[self._id_of(name)] = float(threshold)
         # Compared in float32, as scores are: a score of exactly the threshold counts on every platform.
         self._thresholds: FloatArray = np.array(self._stated, np.float32)
         self._kept = np.ones(columns, bool)
         kept = settings.get("classes")
         if kept is not None:
             self._kept[:] = False
-            self._kept[[self.names.index(c) if isinstance(c, str) else c for c in kept]] = True
+            self._kept[[self._id_of(wanted) for wanted in kept]] = True
         self._strict = settings.get("compare") == "greater"
         self.lowest = np.float32(self._thresholds.min(initial=np.inf))
+
+    def _id_of(self, wanted: str | int) -> int:
+        if isinstance(wanted, str) and wanted in self.names:
+            return self.names.index(wanted)
+        if isinstance(wanted, int) and 0 <= wanted < len(self.names):
+            return wanted
+        raise DecodeError(f"detection: expected one of the model's {len(self.names)} classes, got {wanted!r}")
 
     def passes(self, scores: FloatArray, class_ids: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Return which of the scores [n] reach their class's threshold; NaN never does."""
@@ -240,6 +258,16 @@ def label_of(class_names: Sequence[str], class_id: int) -> str:
     if 0 <= class_id < len(class_names) and class_names[class_id]:
         return class_names[class_id]
     return f"class_{class_id}"
+
+
+def plausible(boxes: Array) -> npt.NDArray[np.bool_]:
+    """Return which of the boxes [n, 4] have four finite numbers of a size that float32 can calculate with."""
+    return (np.abs(boxes) < MAX_COORDINATE).all(axis=1)
+
+
+def shapes_of(outputs: Sequence[Array]) -> str:
+    """Return the outputs' shapes for a message."""
+    return ", ".join(str(list(output.shape)) for output in outputs) or "none"
 
 
 def make_decoder(family: str, config: DecoderConfig) -> Decoder:

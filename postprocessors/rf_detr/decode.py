@@ -14,8 +14,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..adapter import sigmoid, softmax
-from ..contract import Array, ClassRules, DecodeError, DecoderConfig, Detections, FloatArray, FrameGeometry
+from ..contract import (
+    Array,
+    ClassRules,
+    DecodeError,
+    DecoderConfig,
+    Detections,
+    FloatArray,
+    FrameGeometry,
+    plausible,
+    shapes_of,
+)
 
+PAIR = "boxes [B, Q, 4] and logits [B, Q, C]"
 BOX_WORDS = ("box", "dets")
 LOGIT_WORDS = ("logit", "label", "score", "class")
 
@@ -32,6 +43,8 @@ class RfDetrDecoder:
         self._limit = min(int(settings["top_k"]), int(settings["max_det"]))
         self._top_k = int(settings["top_k"])
         self._adapter = config.adapter()
+        if len({"boxes", "logits"} & set(config.outputs)) == 1:
+            raise DecodeError(f"outputs: expected both boxes and logits, got only {', '.join(config.outputs)}")
         self._rules: ClassRules | None = None
 
     def __call__(self, outputs: Sequence[Array], frames: Sequence[FrameGeometry]) -> list[Detections]:
@@ -60,25 +73,21 @@ class RfDetrDecoder:
             names = self._config.output_names
             named = [(names[i] if i < len(names) else "", x) for i, x in enumerate(outputs) if x.ndim == 3]
             if len(named) != 2:
-                shapes = ", ".join(str(list(output.shape)) for output in outputs)
-                raise DecodeError(f"rf_detr: expected boxes [B, Q, 4] and logits [B, Q, C], got {shapes}")
+                raise DecodeError(f"rf_detr: expected {PAIR}, got {shapes_of(outputs)}")
             boxes, logits = _identify(named[0], named[1])
-        if boxes.shape[2] != 4 or boxes.shape[:2] != logits.shape[:2]:
-            raise DecodeError(
-                "rf_detr: expected boxes [B, Q, 4] and logits [B, Q, C], "
-                f"got {list(boxes.shape)} and {list(logits.shape)}"
-            )
+        if boxes.ndim != 3 or logits.ndim != 3 or boxes.shape != (*logits.shape[:2], 4):
+            raise DecodeError(f"rf_detr: expected {PAIR}, got {shapes_of([boxes, logits])}")
         return boxes, logits
 
     def _kept_columns(self, columns: int) -> list[int]:
         """Return the class columns that may be reported: all but the background."""
-        if self._background is None:
-            return list(range(columns))
-        if not -columns <= self._background < columns:
-            raise DecodeError(
-                f"rf_detr: expected background_class within {columns} class columns, got {self._background}"
-            )
-        return [column for column in range(columns) if column != self._background % columns]
+        background = self._background
+        if background is not None and not -columns <= background < columns:
+            raise DecodeError(f"rf_detr: expected background_class within {columns} class columns, got {background}")
+        kept = [column for column in range(columns) if background is None or column != background % columns]
+        if not kept:
+            raise DecodeError(f"rf_detr: expected class columns besides the background, got {columns} in all")
+        return kept
 
     def _rules_for(self, columns: int) -> ClassRules:
         if self._rules is None:
@@ -96,7 +105,7 @@ class RfDetrDecoder:
         scores = softmax(logits) if self._use_softmax else sigmoid(logits)
         if len(kept) < scores.shape[1]:
             scores = scores[:, kept]
-        scores = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(-1))
+        scores[~plausible(boxes)] = -1
         flat = scores.ravel()
         chosen = np.flatnonzero(flat >= rules.lowest)
         # Ties go to the lower index, as a stable sort over the flattened scores has it.
@@ -113,16 +122,18 @@ def create(config: DecoderConfig) -> RfDetrDecoder:
 
 
 def _identify(first: tuple[str, Array], second: tuple[str, Array]) -> tuple[Array, Array]:
-    """Return (boxes, logits): by last axis, name, value range, else RF-DETR's order (boxes first)."""
+    """Return (boxes, logits): by last axis, by name, by values, and where these tell nothing, boxes first.
+
+    Boxes first is RF-DETR's own export order.
+    """
     for (_, boxes), (_, logits) in ((first, second), (second, first)):
         if boxes.shape[2] == 4 and logits.shape[2] != 4:
             return boxes, logits
     for (box_name, boxes), (logit_name, logits) in ((first, second), (second, first)):
         if _speaks_of(box_name, BOX_WORDS) and _speaks_of(logit_name, LOGIT_WORDS):
             return boxes, logits
-    for (_, boxes), (_, logits) in ((first, second), (second, first)):
-        if _looks_like_boxes(boxes) and not _looks_like_boxes(logits):
-            return boxes, logits
+    if _share_of_fractions(second[1]) > _share_of_fractions(first[1]):
+        return second[1], first[1]
     return first[1], second[1]
 
 
@@ -130,9 +141,9 @@ def _speaks_of(name: str, words: Sequence[str]) -> bool:
     return any(word in name.lower() for word in words)
 
 
-def _looks_like_boxes(tensor: Array) -> bool:
-    """Return whether every value is a fraction of the image; logits of hundreds of queries never are."""
-    return bool(((tensor >= 0) & (tensor <= 1)).all())
+def _share_of_fractions(tensor: Array) -> float:
+    """Return how many of the values could be fractions of the image: nearly all of the boxes', few of the logits'."""
+    return float(((tensor >= 0) & (tensor <= 1)).mean()) if tensor.size else 0.0
 
 
 def _to_source(boxes: Array, frame: FrameGeometry) -> FloatArray:

@@ -37,6 +37,17 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
     ]
 
 
+def advise(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
+    """Return what is likely a mistake, but may be meant, field first."""
+    del facts
+    if manifest["stage"].get("normalize"):
+        return []
+    return [
+        "model_graph.stages[0].normalize: is not true, but RF-DETR's own exports expect ImageNet normalisation; "
+        "set it to true unless this model was trained without"
+    ]
+
+
 def _class_columns(facts: Mapping[str, Any] | None) -> int | None:
     """Return C of the graph's [B, Q, C] logits where shapes alone tell which output is which."""
     outputs = [output["shape"] for output in (facts or {}).get("outputs", []) if len(output["shape"]) == 3]

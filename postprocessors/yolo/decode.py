@@ -13,7 +13,18 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import Array, ClassRules, DecodeError, DecoderConfig, Detections, FloatArray, FrameGeometry
+from ..contract import (
+    Array,
+    ClassRules,
+    DecodeError,
+    DecoderConfig,
+    DecodeValueError,
+    Detections,
+    FloatArray,
+    FrameGeometry,
+    plausible,
+    shapes_of,
+)
 from .nms import suppress
 
 # What Ultralytics calls max_nms: beyond this many candidates only the best take part in suppression.
@@ -38,7 +49,8 @@ class YoloDecoder:
         """Decode float32 `[B, 4 + C, N]` or `[B, N, 4 + C]`; one Detections per frame, empty when nothing is found.
 
         Raises:
-            DecodeError: No output has that shape, or scores are not probabilities.
+            DecodeError: No output has that shape.
+            DecodeValueError: Scores are not probabilities.
         """
         head = self._channels_first(self._head(outputs))
         if len(head) < len(frames):
@@ -51,16 +63,17 @@ class YoloDecoder:
             return named
         heads = [output for output in outputs if output.ndim == 3]
         if len(heads) != 1:
-            shapes = ", ".join(str(list(output.shape)) for output in outputs)
-            raise DecodeError(f"yolo: expected one output of rank 3, got {shapes}; export with the decoded head only")
+            raise DecodeError(
+                f"yolo: expected one output of rank 3, got {shapes_of(outputs)}; export with the decoded head only"
+            )
         return heads[0]
 
     def _channels_first(self, head: Array) -> Array:
         """Return `[B, 4 + C, N]`; a square tensor is taken as channels first, as every current exporter has it."""
         channels = 4 + self._classes
-        if head.shape[1] == channels:
+        if head.ndim == 3 and head.shape[1] == channels:
             return head
-        if head.shape[2] == channels:
+        if head.ndim == 3 and head.shape[2] == channels:
             return head.transpose(0, 2, 1)
         raise DecodeError(
             f"yolo: expected {channels} channels (4 + {self._classes} classes) in [1, {channels}, N] or "
@@ -69,9 +82,10 @@ class YoloDecoder:
 
     def _decode_image(self, head: Array, frame: FrameGeometry) -> Detections:
         scores, class_ids, anchors = self._candidates(head[4:])
-        boxes = _corners(head[:4, anchors])
-        usable = _has_area(boxes)
-        scores, class_ids, boxes = scores[usable], class_ids[usable], boxes[usable]
+        centres = head[:4, anchors].T.astype(np.float32)
+        # A box without area would divide by a union of zero.
+        usable = plausible(centres) & (centres[:, 2:] > 0).all(axis=1)
+        scores, class_ids, boxes = scores[usable], class_ids[usable], _corners(centres[usable])
         order = np.argsort(-scores, kind="stable")[:MAX_CANDIDATES]
         kept = order[suppress(boxes[order], class_ids[order], self._iou_threshold, self._max_det, self._class_agnostic)]
         return self._rules.detections(frame.to_source(boxes[kept]), scores[kept], class_ids[kept])
@@ -84,7 +98,7 @@ class YoloDecoder:
             scores = np.where(np.isfinite(scores), scores, np.float32(-np.inf))
             best = scores.max(axis=0)
         if best.size and best.max() > 1 + SCORE_SLACK:
-            raise DecodeError(
+            raise DecodeValueError(
                 f"yolo: class scores reach {best.max():.3g}, expected 0..1; export the model with its sigmoid"
             )
         anchors = np.flatnonzero(best >= self._rules.lowest)
@@ -100,11 +114,6 @@ def create(config: DecoderConfig) -> YoloDecoder:
 
 
 def _corners(centres: Array) -> FloatArray:
-    """Return xyxy [n, 4] of cx, cy, w, h [4, n]."""
-    middle, half = centres[:2], centres[2:] / 2
-    return np.concatenate([middle - half, middle + half]).T.astype(np.float32)
-
-
-def _has_area(boxes: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return which boxes are finite and have positive sides; others would divide by a zero union."""
-    return np.isfinite(boxes).all(axis=1) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+    """Return xyxy [n, 4] of cx, cy, w, h [n, 4]."""
+    middle, half = centres[:, :2], centres[:, 2:] / 2
+    return np.concatenate([middle - half, middle + half], axis=1)
