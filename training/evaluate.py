@@ -1,6 +1,6 @@
 """Judges the committed packages on held-out images with bare ONNX Runtime and decoders of its own.
 
-    python -m training.evaluate [--images 40] [--packages tests/packages]
+    python -m training.evaluate [--images 40] [--threshold T] [--packages tests/packages]
 
 Prints mAP50 and mAP50-95 of both detectors, AUROC, accuracy and pixel IoU of the anomaly model, per image size and in
 all. Needs numpy, OpenCV and onnxruntime. Images are drawn with seeds FIRST_SEED and up: a test can draw the same ones.
@@ -9,7 +9,10 @@ all. Needs numpy, OpenCV and onnxruntime. Images are drawn with seeds FIRST_SEED
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +44,7 @@ def suppress(boxes: Floats, scores: Floats, class_ids: Ints, limit: float = 0.45
     return order[kept]
 
 
-def detect_yolo(session: onnxruntime.InferenceSession, image: Image, threshold: float = 0.05) -> Found:
+def detect_yolo(session: onnxruntime.InferenceSession, image: Image, threshold: float) -> Found:
     """Run the YOLO-layout detector on one RGB image; boxes in source pixels."""
     frame = letterbox(image, YOLO_SIDE)
     (raw,) = session.run(None, {"images": to_tensor(frame.image, normalize=False)})
@@ -52,7 +55,7 @@ def detect_yolo(session: onnxruntime.InferenceSession, image: Image, threshold: 
     return Found(frame.to_source(boxes[best]), scores[best], class_ids[best])
 
 
-def detect_rf_detr(session: onnxruntime.InferenceSession, image: Image, threshold: float = 0.05) -> Found:
+def detect_rf_detr(session: onnxruntime.InferenceSession, image: Image, threshold: float) -> Found:
     """Run the RF-DETR-layout detector on one RGB image; boxes in source pixels."""
     height, width = image.shape[:2]
     tensor = to_tensor(stretch(image, RF_DETR_SIDE).image, normalize=True)
@@ -64,13 +67,13 @@ def detect_rf_detr(session: onnxruntime.InferenceSession, image: Image, threshol
     return Found(boxes, scores[queries, class_ids], class_ids)
 
 
-def judge_detector(
-    name: str, session: onnxruntime.InferenceSession, size: Size, count: int
-) -> tuple[list[Found], list[Truth]]:
-    """Return what the named detector found on `count` held-out images of one size, and the truth."""
-    detect = {"parts_yolo": detect_yolo, "parts_rf_detr": detect_rf_detr}[name]
+DETECTORS = {"parts_yolo": detect_yolo, "parts_rf_detr": detect_rf_detr}
+
+
+def judge_detector(detect: Callable[[Image], Found], size: Size, count: int) -> tuple[list[Found], list[Truth]]:
+    """Return what `detect` found on `count` held-out images of one size, and the truth."""
     scenes = [draw_parts(FIRST_SEED + index, size, "evaluation") for index in range(count)]
-    return [detect(session, scene.image) for scene in scenes], [Truth(scene.boxes, scene.class_ids) for scene in scenes]
+    return [detect(scene.image) for scene in scenes], [Truth(scene.boxes, scene.class_ids) for scene in scenes]
 
 
 def judge_anomaly(session: onnxruntime.InferenceSession, size: Size, count: int) -> dict[str, npt.NDArray]:
@@ -115,22 +118,26 @@ def _report(name: str, images: str, figures: str) -> None:
     sys.stdout.write(f"{name} {images}: {figures}\n")
 
 
-def report_detector(packages: Path, name: str, count: int) -> None:
+def report_detector(name: str, options: argparse.Namespace) -> None:
     """Print one line per evaluation size and one for all of them."""
-    session = _open(packages, name)
+    threshold = options.threshold
+    if threshold is None:
+        manifest = json.loads((options.packages / name / "manifest.json").read_text("utf-8"))
+        threshold = manifest["detection"]["score_threshold"]
+    detect = partial(DETECTORS[name], _open(options.packages, name), threshold=threshold)
     all_found, all_truth = [], []
     for size in EVALUATION_SIZES:
-        found, truth = judge_detector(name, session, size, count)
+        found, truth = judge_detector(detect, size, options.images)
         all_found += found
         all_truth += truth
         _report(name, f"{size[1]}x{size[0]}", _describe_detector(found, truth))
-    _report(name, f"all {len(all_found)} images", _describe_detector(all_found, all_truth))
+    _report(name, f"all {len(all_found)} images, score >= {threshold}", _describe_detector(all_found, all_truth))
 
 
-def report_anomaly(packages: Path, name: str, count: int) -> None:
+def report_anomaly(name: str, options: argparse.Namespace) -> None:
     """Print one line per evaluation size and one for all of them."""
-    session = _open(packages, name)
-    tables = [judge_anomaly(session, size, count) for size in EVALUATION_SIZES]
+    session = _open(options.packages, name)
+    tables = [judge_anomaly(session, size, options.images) for size in EVALUATION_SIZES]
     for size, rows in zip(EVALUATION_SIZES, tables):
         _report(name, f"{size[1]}x{size[0]}", _describe_anomaly(rows))
     merged = {key: np.concatenate([rows[key] for rows in tables]) for key in tables[0]}
@@ -142,11 +149,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=40, help="images per size")
     parser.add_argument("--packages", type=Path, default=Path(__file__).parent.parent / "tests" / "packages")
+    parser.add_argument("--threshold", type=float, help="least score of a detection; default: the package's own")
     options = parser.parse_args()
     reports = {"parts_yolo": report_detector, "parts_rf_detr": report_detector, "parts_anomaly": report_anomaly}
     for name, report in reports.items():
         if (options.packages / name / "model.onnx").exists():
-            report(options.packages, name, options.images)
+            report(name, options)
 
 
 if __name__ == "__main__":
