@@ -42,11 +42,13 @@ def detect(url: str, model: str, image: npt.NDArray[np.uint8]) -> Answer:
     """
     inputs = [_tensor("input", image), _tensor("METADATA", np.frombuffer(b"{}", np.uint8))]
     try:
-        with triton.InferenceServerClient(url) as server:
+        client: Any = triton.InferenceServerClient(url)  # tritonclient is only partly typed
+        with client as server:
             result = server.infer(model, inputs, client_timeout=TIMEOUT_SECONDS)
     except InferenceServerException as error:
         raise ServerError(f"{model}: {error.message()}") from error
-    return Answer(read_capture(_bytes(result, "output_capture")), _bytes(result, "output_overlay"))
+    capture, overlay = (result.as_numpy(name).tobytes() for name in ("output_capture", "output_overlay"))
+    return Answer(read_capture(capture), overlay)
 
 
 def read_capture(capture: bytes) -> tuple[Detection, ...]:
@@ -63,12 +65,7 @@ def read_capture(capture: bytes) -> tuple[Detection, ...]:
     )
 
 
-def _tensor(name: str, value: npt.NDArray[np.uint8]) -> triton.InferInput:
-    tensor = triton.InferInput(name, list(value.shape), "UINT8")
+def _tensor(name: str, value: npt.NDArray[np.uint8]) -> Any:  # noqa: ANN401 - see above
+    tensor: Any = triton.InferInput(name, list(value.shape), "UINT8")
     tensor.set_data_from_numpy(value)
     return tensor
-
-
-def _bytes(result: triton.InferResult, name: str) -> bytes:
-    value = result.as_numpy(name)
-    return b"" if value is None else value.tobytes()

