@@ -15,9 +15,17 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import AnomalyResult, Array, DecodeError, DecoderConfig, FrameGeometry
+from ..contract import AnomalyResult, Array, DecodeError, DecoderConfig, DecodeValueError, FrameGeometry, shapes_of
 
 ClassMask = npt.NDArray[np.uint8]
+
+# What each meaning looks like, in the order in which a score is looked for.
+LAYOUTS = {
+    "classes": "class probabilities [B, C]",
+    "score": "one number per image [B]",
+    "map": "a map [B, 1, H, W] or [B, H, W]",
+    "pixel_classes": "class scores [B, C, H, W] or class indices [B, H, W]",
+}
 
 
 class AnomalyDecoder:
@@ -35,18 +43,37 @@ class AnomalyDecoder:
 
         Raises:
             DecodeError: No output can give a score, or a class head has no class that is not normal.
+            DecodeValueError: The score is not finite.
         """
-        heads = {meaning: self._find(meaning, outputs) for meaning in ("classes", "score", "map", "pixel_classes")}
-        return [self._decode_image(index, heads, frame) for index, frame in enumerate(frames)]
+        heads = self._heads(outputs)
+        if not heads.keys() & {"classes", "score", "map"}:
+            raise DecodeError(
+                "anomaly: expected class probabilities [B, C], a score [B] or a map [B, 1, H, W] among the outputs, "
+                f"got {shapes_of(outputs)}; name them in the manifest's outputs"
+            )
+        images = min(len(head) for head in heads.values())
+        if images < len(frames):
+            raise DecodeError(f"anomaly: expected {len(frames)} images, got {shapes_of(list(heads.values()))}")
+        return [
+            self._decode_image({meaning: head[index] for meaning, head in heads.items()}, frame)
+            for index, frame in enumerate(frames)
+        ]
 
-    def _find(self, meaning: str, outputs: Sequence[Array]) -> Array | None:
-        if self._adapter:
-            return self._adapter.get(meaning, outputs)
-        return next((output for output in outputs if _meaning_of(output) == meaning), None)
+    def _heads(self, outputs: Sequence[Array]) -> dict[str, Array]:
+        """Return the outputs that mean something, batch axis first."""
+        heads: dict[str, Array] = {}
+        for meaning in LAYOUTS:
+            named = self._adapter.get(meaning, outputs)
+            alike = [] if self._adapter else [output for output in outputs if _meaning_of(output) == meaning]
+            if named is not None or alike:
+                heads[meaning] = np.atleast_1d(alike[0] if named is None else named)
+        for meaning, head in heads.items():
+            if not _fits(meaning, head):
+                raise DecodeError(f"anomaly: expected {LAYOUTS[meaning]} as {meaning}, got {shapes_of([head])}")
+        return heads
 
-    def _decode_image(self, index: int, heads: dict[str, Array | None], frame: FrameGeometry) -> AnomalyResult:
-        images = {meaning: None if head is None else np.atleast_1d(head)[index] for meaning, head in heads.items()}
-        score = self._score(images)
+    def _decode_image(self, image: dict[str, Array], frame: FrameGeometry) -> AnomalyResult:
+        score = self._score(image)
         # Rounded as Python floats: NumPy's float32 rounding differs between its versions.
         is_anomalous = not round(score, 4) < round(self._threshold, 4)
         certainty = min(max(score, 0.0), 1.0)
@@ -54,25 +81,18 @@ class AnomalyDecoder:
             score=score,
             is_anomalous=is_anomalous,
             confidence=certainty if is_anomalous else 1 - certainty,
-            class_mask=self._class_mask(images, frame),
+            class_mask=self._class_mask(image, frame),
             class_names=self._pixel_names,
         )
 
-    def _score(self, images: dict[str, Array | None]) -> float:
-        classes, score, anomaly_map = images["classes"], images["score"], images["map"]
-        if classes is not None:
-            value = self._class_score(classes.ravel())
-        elif score is not None:
-            value = float(score.ravel()[0])
-        elif anomaly_map is not None:
-            value = float(anomaly_map.max())
+    def _score(self, image: dict[str, Array]) -> float:
+        if "classes" in image:
+            value = self._class_score(image["classes"].ravel())
         else:
-            raise DecodeError(
-                "anomaly: expected class probabilities [B, C], a score [B] or a map [B, 1, H, W] among the outputs, "
-                "got none; name them in the manifest's outputs"
-            )
+            # Without a score, the highest value of the map is one.
+            value = float(image["score" if "score" in image else "map"].max())
         if not np.isfinite(value):
-            raise DecodeError(f"anomaly: expected a finite score, got {value}; the engine's numbers overflowed")
+            raise DecodeValueError(f"anomaly: expected a finite score, got {value}; the engine's numbers overflowed")
         return value
 
     def _class_score(self, classes: Array) -> float:
@@ -83,25 +103,33 @@ class AnomalyDecoder:
             )
         return float(np.delete(classes.astype(np.float64), self._normal_ids).sum())
 
-    def _class_mask(self, images: dict[str, Array | None], frame: FrameGeometry) -> ClassMask | None:
+    def _class_mask(self, image: dict[str, Array], frame: FrameGeometry) -> ClassMask | None:
         if not self._pixel_names:
             return None
-        pixels, anomaly_map = images["pixel_classes"], images["map"]
-        if pixels is not None:
-            classes = (
-                pixels.argmax(axis=0) if pixels.ndim == 3 and len(pixels) > 1 else pixels.reshape(pixels.shape[-2:])
-            )
-        elif anomaly_map is not None:
+        if "pixel_classes" in image:
+            pixels = image["pixel_classes"]
+            classes = pixels.argmax(axis=0) if pixels.ndim == 3 and len(pixels) > 1 else pixels
+        elif "map" in image:
             # Two pixel classes and only a map: background and what reaches the threshold.
-            classes = anomaly_map.reshape(anomaly_map.shape[-2:]) >= np.float32(self._threshold)
+            classes = image["map"] >= np.float32(self._threshold)
         else:
             return None
-        return _at_source_size(classes.astype(np.uint8), frame)
+        return _at_source_size(classes.reshape(classes.shape[-2:]).astype(np.uint8), frame)
 
 
 def create(config: DecoderConfig) -> AnomalyDecoder:
     """Return the family's decoder."""
     return AnomalyDecoder(config)
+
+
+def _fits(meaning: str, head: Array) -> bool:
+    if head.size == 0:
+        return False
+    if meaning == "classes":
+        return head.ndim > 1
+    if meaning == "score":
+        return head.size == len(head)
+    return head.ndim == 3 or (head.ndim == 4 and (meaning == "pixel_classes" or head.shape[1] == 1))
 
 
 def _meaning_of(output: Array) -> str | None:

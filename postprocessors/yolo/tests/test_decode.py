@@ -78,7 +78,7 @@ def test_b09_one_class_head() -> None:
 
 
 def test_b13_logits_are_refused_not_squashed() -> None:
-    with pytest.raises(DecodeError, match="class scores reach 7.28, expected 0..1"):
+    with pytest.raises(DecodeError, match=r"class scores reach 7\.28, expected 0\.\.1"):
         decoder(80)([head(80, 8400, (320, 320, 64, 64, 3, 7.28))], [SQUARE])
 
 
