@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .facts import OnnxFacts, read_onnx_facts
-from .families import Family
-from .manifest.parse import MANIFEST, Manifest
-from .package import Package, is_lfs_pointer
+from convertor.facts import OnnxFacts, read_onnx_facts
+from convertor.families import Family
+from convertor.listing import shown
+from convertor.manifest.parse import MANIFEST, Manifest
+from convertor.manifest.reader import as_json
+from convertor.notes import Notes
+from convertor.package import Package, is_lfs_pointer
+
+ONNX = ".onnx"
+_FIELD = f"{MANIFEST}: runtime_artifact"
+_POINTER_BYTES = 1024  # a Git LFS pointer is smaller, by its specification
+_NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -19,13 +27,11 @@ class Artifact:
     Attributes:
         name: The artifact's member name in the package.
         files: Path in the model's artifact folder -> member name; the artifact's folder verbatim.
-        left_out: Members of that folder that are not copied: a package may not bring Python code.
         facts: What an ONNX graph says of itself; None for other engines.
     """
 
     name: str
     files: Mapping[str, str]
-    left_out: tuple[str, ...]
     facts: OnnxFacts | None
 
     @property
@@ -34,76 +40,89 @@ class Artifact:
         return f"artifact/{posixpath.basename(self.name)}"
 
 
-def find_artifact(package: Package, manifest: Manifest, runtime: Family, problems: list[str]) -> Artifact | None:
-    """Return the artifact, or None after adding what is wrong to `problems`.
+def find_artifact(package: Package, manifest: Manifest, runtime: Family, notes: Notes) -> Artifact | None:
+    """Return the artifact, or None after noting what is wrong.
 
-    It is looked for at the package root, then in the folder named like the stage.
+    It is looked for at the package root, then in the folder named like the stage. Its folder is taken as it is, but for
+    the manifest and for Python code, which is named in a warning.
     """
     given = manifest.artifact or runtime.artifact
     if _climbs(given):
-        problems.append(
-            f"{MANIFEST}: runtime_artifact: expected a file name inside the package, got {given!r}; "
-            "name the file as it lies in the package"
+        notes.problems.append(
+            f"{_FIELD}: expected a file inside the package, got {as_json(given)}; name it as it lies in the package"
         )
         return None
-    places = [given] + ([f"{manifest.stage_type}/{given}"] if manifest.stage_type else [])
+    places = [posixpath.normpath(given)]
+    if manifest.stage_type is not None:
+        places.append(posixpath.normpath(f"{manifest.stage_type}/{given}"))
     name = next((place for place in places if place in package.members), None)
     if name is None:
-        problems.append(
-            f"{MANIFEST}: runtime_artifact: expected {' or '.join(places)} in the package, "
-            f"got {_listed(package.members)}; add the file or name it in runtime_artifact"
+        notes.problems.append(
+            f"{_FIELD}: expected {' or '.join(map(shown, places))} in the package, got {_listed(package.members)}; "
+            "add the file or name the one that is there"
         )
         return None
-    return _collect(package, name, problems)
-
-
-def _collect(package: Package, name: str, problems: list[str]) -> Artifact | None:
     folder = posixpath.dirname(name)
     members = [member for member in package.members if not folder or member.startswith(f"{folder}/")]
-    left_out = tuple(member for member in members if member.endswith((".py", ".pyc")))
+    code = [member for member in members if _is_code(member)]
+    if name == MANIFEST or name in code:
+        notes.problems.append(f"{_FIELD}: expected the engine's file, got {shown(name)}; name the model's file")
+        return None
+    notes.warnings.extend(f"{shown(member)}: not copied, a package may not bring Python code" for member in code)
     files = {
         member[len(folder) + 1 if folder else 0 :]: member
         for member in members
-        if member != MANIFEST and member not in left_out
+        if member != MANIFEST and not _is_code(member)
     }
-    pointers = [member for member in files.values() if is_lfs_pointer(package.head(member, 64))]
-    problems.extend(
-        f"{member}: expected the file itself, got a Git LFS pointer; run `git lfs pull` and pack again"
-        for member in pointers
-    )
+    pointers = list(_pointers(package, files.values()))
+    notes.problems.extend(pointers)
     if pointers:
         return None
-    facts = _facts(package, name)
+    facts = _facts(package, name, runtime)
     if facts is not None:
-        problems.extend(_external_problems(name, facts, files))
-    return Artifact(name, files, left_out, facts)
+        notes.problems.extend(_external_problems(name, facts, files))
+    return Artifact(name, files, facts)
 
 
-def _facts(package: Package, name: str) -> OnnxFacts | None:
-    if not name.endswith(".onnx"):
+def _is_code(member: str) -> bool:
+    return member.lower().endswith((".py", ".pyc"))
+
+
+def _pointers(package: Package, members: Iterable[str]) -> Iterator[str]:
+    for member in members:
+        size = package.members[member]
+        if size < _POINTER_BYTES and is_lfs_pointer(package.head(member, size)):
+            yield f"{shown(member)}: expected the file itself, got a Git LFS pointer; run `git lfs pull` and pack again"
+
+
+def _facts(package: Package, name: str, runtime: Family) -> OnnxFacts | None:
+    """Read an ONNX file, if this engine takes such files: elsewhere the ending means nothing."""
+    if not (runtime.artifact.endswith(ONNX) and name.lower().endswith(ONNX)):
         return None
     with package.open(name) as stream:
         return read_onnx_facts(stream, package.members[name], name)
 
 
-def _external_problems(name: str, facts: OnnxFacts, files: Mapping[str, str]) -> list[str]:
-    problems: list[str] = []
+def _external_problems(name: str, facts: OnnxFacts, files: Mapping[str, str]) -> Iterator[str]:
     for location in facts.external_files:
-        if _climbs(location):
-            problems.append(
-                f"{name}: external data: expected a file inside the package, got {location!r}; export again"
+        if not location or _climbs(location):
+            yield (
+                f"{shown(name)}: external data: expected a file inside the package, got {as_json(location)}; "
+                "export again with the data beside the model"
             )
         elif posixpath.normpath(location) not in files:
-            problems.append(f"{name}: external data: expected {location} beside it, got {_listed(files)}; add the file")
-    return problems
+            yield (
+                f"{shown(name)}: external data: expected {shown(location)} beside it, got {_listed(files)}; "
+                "add the file"
+            )
 
 
 def _climbs(path: str) -> bool:
-    parts = path.replace("\\", "/").split("/")
-    return path.startswith(("/", "\\")) or ".." in parts or ":" in path
+    """Tell whether a path is absolute, has a drive, or leads up, on any system."""
+    return path.startswith(("/", "\\")) or path[1:2] == ":" or ".." in path.replace("\\", "/").split("/")
 
 
-def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
-    shown = sorted(names)[:5]
-    rest = len(names) - len(shown)
-    return (", ".join(shown) or "nothing") + (f" and {rest} more" if rest > 0 else "")
+def _listed(names: Mapping[str, object]) -> str:
+    first = sorted(names)[:_NAMES_SHOWN]
+    rest = len(names) - len(first)
+    return (", ".join(map(shown, first)) or "nothing") + (f" and {rest} more" if rest else "")

@@ -8,6 +8,7 @@ from typing import Any
 
 Dims = Sequence[int]
 ANY_IMAGE: Dims = (-1, -1, -1)
+PROFILE = "capture"
 TASKS = frozenset({"anomaly", "object_detection"})
 METADATA = "METADATA"
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from . import convert_command
-from .errors import ConvertorError
-from .version import version
+from convertor import console, convert_command
+from convertor.errors import ConvertorError
 
+DESCRIPTION = "Put a vision model on a stock Triton Inference Server."
+EPILOG = """\
+examples:
+  convertor convert detector.zip -o model_repository
+  convertor serve model_repository
+
+`convertor COMMAND --help` says more; `convert` alone is the same as `convertor convert`."""
 INTERRUPTED = 130
 
 
@@ -21,6 +26,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and exit with status 2."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+class _ShowVersion(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from convertor.version import version
+
+        console.say(f"{parser.prog} {version()}")
+        parser.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,13 +49,22 @@ def convert_main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_convertor(argv: list[str]) -> int:
-    parser = Parser(prog="convertor", description="Put a vision model on a stock Triton Inference Server.")
-    parser.add_argument("--version", action="version", version=f"convertor {version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    from convertor.serve import command as serve_command  # `convert` alone does not need it
+
+    parser = _parser("convertor", DESCRIPTION, EPILOG)
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="print the version")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     convert_command.add_arguments(
-        commands.add_parser("convert", help="package -> model repository", description=convert_command.DESCRIPTION)
+        commands.add_parser(
+            "convert",
+            help="turn packages into a model repository",
+            description=convert_command.DESCRIPTION,
+            epilog=convert_command.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
     )
-    _add_serve(commands)
+    serve_command.add_parser(commands)
     arguments, unknown = parser.parse_known_args(argv)
     if unknown and not getattr(arguments, "accepts_unknown", False):
         parser.error(f"unknown arguments: {' '.join(unknown)}")
@@ -48,16 +72,21 @@ def _run_convertor(argv: list[str]) -> int:
 
 
 def _run_convert(argv: list[str]) -> int:
-    parser = Parser(prog="convert", description=convert_command.DESCRIPTION)
+    parser = _parser("convert", convert_command.DESCRIPTION, convert_command.EPILOG)
     convert_command.add_arguments(parser)
     arguments = parser.parse_args(argv)
     return arguments.run(arguments, [])
 
 
-def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    from .serve import command
-
-    command.add_parser(commands)
+def _parser(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    # Options are never abbreviated: a new one would change what an old command line means.
+    return Parser(
+        prog=prog,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def _guarded(run: Callable[[list[str]], int], argv: list[str]) -> int:
@@ -66,14 +95,13 @@ def _guarded(run: Callable[[list[str]], int], argv: list[str]) -> int:
         status = run(argv)
         sys.stdout.flush()
     except ConvertorError as error:
-        for line in error.lines():
-            print(f"error: {line}", file=sys.stderr)  # noqa: T201
+        console.tell(*(f"error: {line}" for line in error.lines()))
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
+        console.tell("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone: not a failure, and the interpreter must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our data has gone: no failure, and the interpreter must not complain at exit either.
+        console.discard(sys.stdout)
         return 0
     return status

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from . import capture, payload
-from .artifact import Artifact, find_artifact
-from .errors import ConvertorError, RefusedError, refuse_if
-from .families import Family, find_families, nearest, owner_of
-from .manifest.parse import MANIFEST, MAX_BYTES, Manifest, device_word, parse_manifest
-from .naming import model_name
-from .package import Package, open_package
-from .plan import Ingredients, RepositoryPlan, build_plan
-from .repository import Published, RepositoryState, check_plan, next_version, publish, survey
-from .settings import Notes, class_names, decode_settings, network_input, preprocess_settings
+from convertor.errors import ConvertorError, RefusedError, refuse_if
+from convertor.facts import OnnxFacts
+from convertor.ingredients import collect
+from convertor.manifest.parse import MANIFEST, MAX_BYTES, parse_manifest
+from convertor.naming import model_name
+from convertor.package import Package, open_package
+from convertor.plan import RepositoryPlan, build_plan
+from convertor.repository import Published, RepositoryState, check_plan, next_version, publish, survey
+from convertor.repository.names import reserved_by
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A package that can be published: nothing is written yet."""
+    """A package that can be published: nothing is written yet.
+
+    Attributes:
+        package: It stays open.
+        plan: What will be published.
+        state: What the repository holds.
+        warnings: What is likely a mistake; one line each.
+        facts: What is worth knowing of the artifact; one line each.
+    """
 
     package: Package
     plan: RepositoryPlan
@@ -56,111 +65,74 @@ def prepare(paths: Sequence[Path], options: Options, stack: ExitStack) -> list[P
         try:
             prepared.append(_prepare(stack.enter_context(open_package(path)), options))
         except ConvertorError as error:
-            problems.extend(f"{path.name}: {_without(path.name, line)}" for line in error.problems)
-    names = [one.plan.name for one in prepared]
-    problems.extend(
-        f"{name}: two packages have this name; convert them one by one with --name" for name in _twice(names)
-    )
-    refuse_if(problems)
+            problems.extend(_of_package(path, line) for line in error.problems)
+    refuse_if([*problems, *_clashes(prepared)])
     return prepared
 
 
-def publish_prepared(one: Prepared, options: Options, progress: Callable[[int], None] | None = None) -> Published:
-    """Write one prepared package into the repository."""
-    return publish(one.plan, one.package, options.repository, one.state, progress)
+def publish_prepared(
+    one: Prepared, options: Options, progress: Callable[[int], None] | None, waiting: Callable[[], None]
+) -> Published:
+    """Write one prepared package into the repository.
+
+    Args:
+        one: The package.
+        options: As it was prepared with.
+        progress: Called with the bytes copied since the last call.
+        waiting: Called once if another convert is publishing there and has to be waited for.
+    """
+    return publish(one.plan, one.package, options.repository, one.state, progress, waiting)
 
 
 def _prepare(package: Package, options: Options) -> Prepared:
     manifest = parse_manifest(package.read(MANIFEST, MAX_BYTES))
-    name = model_name(options.name, manifest.model_name, package.stem)
-    parts, warnings = _ingredients(package, manifest, options)
-    state = survey(options.repository, name, options.replace)
-    plan = build_plan(name, next_version(state, options.version), parts)
+    problems: list[str] = []
+    name = _tried(problems, lambda: model_name(options.name, manifest.model_name, package.stem))
+    collected = _tried(problems, lambda: collect(package, manifest, options.profile, options.instances, options.device))
+    state = _tried(problems, lambda: survey(options.repository, name, options.replace)) if name else None
+    version = _tried(problems, lambda: next_version(state, options.version)) if state else None
+    if name is None or collected is None or state is None or version is None:
+        raise RefusedError(*problems)
+    parts, warnings = collected
+    plan = build_plan(name, version, parts)
     check_plan(plan, state)
-    return Prepared(package, plan, state, (*manifest.warnings, *warnings), _facts_line(parts.artifact))
+    facts = parts.artifact.facts
+    told = (_described(parts.artifact.name, facts),) if facts else ()
+    return Prepared(package, plan, state, (*manifest.warnings, *warnings), told)
 
 
-def _ingredients(package: Package, manifest: Manifest, options: Options) -> tuple[Ingredients, list[str]]:
-    """Return everything a plan needs, and warnings; refuse with every problem at once."""
-    notes = Notes([], [])
-    _check_profile(options.profile or manifest.serving.get("profile", "capture"), manifest.task, notes)
-    runtime = _runtime(manifest, notes)
-    decoder = _decoder(manifest, notes)
-    artifact = find_artifact(package, manifest, runtime, notes.problems) if runtime else None
-    if runtime is None or decoder is None or artifact is None:
-        raise RefusedError(*notes.problems)
-    network = network_input(manifest, artifact.facts, notes)
-    names = class_names(manifest, artifact.facts)
-    decode = decode_settings(manifest, decoder, names, notes)
-    described = {**asdict(manifest), "artifact": artifact.name, "settings": decode, "class_names": names}
-    facts: dict[str, Any] | None = asdict(artifact.facts) if artifact.facts else None
-    for family in (runtime, decoder):
-        notes.problems.extend(family.check(described, facts))
-    notes.warnings.extend(f"{member}: not copied, a package may not bring Python code" for member in artifact.left_out)
-    preprocess = preprocess_settings(manifest, network, artifact.facts, notes) if network else {}
-    refuse_if(notes.problems)
-    parts = Ingredients(
-        manifest=manifest,
-        runtime=runtime,
-        decoder=decoder,
-        artifact=artifact,
-        preprocess=preprocess,
-        decode=decode,
-        class_names=names,
-        device=device_word(options.device or manifest.device),
-        instances=options.instances or manifest.serving.get("instances", 1),
-    )
-    return parts, notes.warnings
+def _tried(problems: list[str], check: Callable[[], Value]) -> Value | None:
+    try:
+        return check()
+    except ConvertorError as error:
+        problems.extend(error.problems)
+        return None
 
 
-def _check_profile(profile: str, task: str, notes: Notes) -> None:
-    if profile != "capture":
-        notes.problems.append(f"serving.profile: expected capture, got {profile}; other profiles cannot be served yet")
-    elif task not in capture.TASKS:
-        notes.problems.append(
-            f"{MANIFEST}: task: expected one of {', '.join(sorted(capture.TASKS))} in profile capture, got {task!r}"
-            "; correct it"
-        )
-
-
-def _runtime(manifest: Manifest, notes: Notes) -> Family | None:
-    families = find_families(payload.RUNTIMES)
-    owner = owner_of(manifest.runtime, families)
-    if owner is None:
-        absent = " (the default when absent)" if manifest.runtime == "dlr" else ""
-        notes.problems.append(
-            f"{MANIFEST}: runtime: expected an engine that is here, got {manifest.runtime!r}{absent}; "
-            f"{nearest(manifest.runtime, families)}"
-        )
-    return owner
-
-
-def _decoder(manifest: Manifest, notes: Notes) -> Family | None:
-    """Return the decoder's family: `detection.layout`, else the stage type, else the one named like the task."""
-    families = [family for family in find_families(payload.POSTPROCESSORS) if manifest.task in family.tasks]
-    layout = manifest.detection.get("layout") if manifest.task != "anomaly" else None
-    wanted = layout or manifest.stage_type or manifest.task
-    owner = owner_of(wanted, families) or (None if layout else owner_of(manifest.task, families))
-    if owner is None and manifest.task in capture.TASKS:
-        field = "detection.layout" if layout or not manifest.stage_type else "model_graph.stages[0].type"
-        notes.problems.append(
-            f"{MANIFEST}: {field}: expected a decoder of task {manifest.task}, got {wanted!r}; "
-            f"{nearest(wanted, families)}"
-        )
-    return owner
-
-
-def _facts_line(artifact: Artifact) -> tuple[str, ...]:
-    facts = artifact.facts
-    if facts is None:
-        return ()
+def _described(artifact: str, facts: OnnxFacts) -> str:
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in sorted(facts.opsets.items()))
-    return (f"{artifact.name}: ONNX IR {facts.ir_version}, opset {opsets}",)
+    return f"{artifact}: ONNX IR {facts.ir_version}, opset {opsets}"
 
 
-def _without(prefix: str, line: str) -> str:
-    return line.removeprefix(f"{prefix}: ")
+def _of_package(path: Path, line: str) -> str:
+    """Return a line with the package's name in front, once."""
+    name = path.name or str(path)
+    if line.startswith((f"{name}: ", f"{path}: ")):
+        return line
+    return f"{name}: {line}"
 
 
-def _twice(names: list[str]) -> list[str]:
-    return sorted({name for name in names if names.count(name) > 1})
+def _clashes(prepared: Sequence[Prepared]) -> list[str]:
+    """Return a line for every two packages that want the same directory of the repository."""
+    taken: dict[str, str] = {}
+    problems: list[str] = []
+    for one in prepared:
+        name = one.plan.name
+        others = {taken[entry] for entry in reserved_by(name) if entry in taken}
+        problems.extend(
+            f"{one.package.path.name}: expected a name of its own, got {name!r}, which clashes with "
+            f"{other!r} of another package; convert them one by one with --name"
+            for other in sorted(others)
+        )
+        taken.update(dict.fromkeys(reserved_by(name), name))
+    return problems

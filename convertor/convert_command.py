@@ -1,50 +1,72 @@
-"""`convert`: arguments in, lines out."""
+"""`convert`: arguments in, lines out. Data goes to stdout, what people read on the way to stderr."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+import shlex
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from .convert import Options, Prepared, prepare, publish_prepared
-from .errors import UsageError
-from .manifest.keys import DEVICES
-from .plan import RepositoryPlan, describe_plan
-from .repository import Published, parse_version
+from convertor import console
+from convertor.convert import Options, Prepared, prepare, publish_prepared
+from convertor.errors import UsageError
+from convertor.manifest.keys import DEVICES, SERVING
+from convertor.plan import PackageMember, RepositoryPlan, describe_plan
+from convertor.repository import Published, parse_version
 
-DESCRIPTION = "Read model packages (zip or folder) and publish them in a Triton model repository."
-# A copy that is over before this is not worth a progress bar.
-PROGRESS_AFTER_SECONDS = 1.0
+DESCRIPTION = """\
+Turn model packages into a Triton model repository, which a stock Triton server
+hosts as it is.
 
-Progress = Callable[[int], None]
+A package is a zip file, or the same as a folder, with a manifest.json and the
+model's file. Every package is checked before anything is written; a new
+version replaces the old one at once, or not at all."""
+EPILOG = """\
+examples:
+  convert detector.zip -o model_repository            publish the next version
+  convert detector.zip -o model_repository --dry-run  only show what it would be
+  convert detector/ -o model_repository --name line4  a folder, with a name
+  convert *.zip -o model_repository --json            many, the result as JSON
+  convertor serve model_repository                    then serve it
+
+exit status: 0 done, or already there; 1 refused, nothing was changed;
+2 wrong command line"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("packages", nargs="+", type=Path, metavar="PACKAGE", help="a package: zip file or folder")
-    parser.add_argument("-o", "--output", required=True, type=Path, metavar="REPOSITORY", help="the model repository")
-    parser.add_argument("--name", help="the model's name (default: model_name in the manifest, else the file's name)")
-    parser.add_argument("--version", default="next", metavar="V", help="a whole number, or next (default): highest + 1")
-    parser.add_argument("--profile", choices=["capture"], help="which tensors clients speak (default: capture)")
-    parser.add_argument("--instances", type=_positive, metavar="N", help="copies of the model that run at a time")
-    parser.add_argument("--device", choices=DEVICES, help="where the engine runs (default: the manifest's, else auto)")
-    parser.add_argument("--replace", action="store_true", help="allow another task, profile or outputs under this name")
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")
-    parser.add_argument("--json", action="store_true", help="print the result (or the plan) as JSON")
+    profiles, instances = ("capture", "tensors"), SERVING["instances"]
+    parser.add_argument(
+        "packages", nargs="+", type=Path, metavar="PACKAGE", help="zip file or folder with manifest.json"
+    )
+    parser.add_argument(
+        "-o", "--output", required=True, type=Path, metavar="REPOSITORY", help="the model repository; made if missing"
+    )
+    model = parser.add_argument_group("the model")
+    model.add_argument("--name", help="its name (default: the manifest's model_name, else the file's name)")
+    model.add_argument(
+        "--version", default="next", metavar="V", help="a whole number above the highest, or next (default)"
+    )
+    model.add_argument("--replace", action="store_true", help="let it have another task or other tensors than before")
+    serving = parser.add_argument_group("how it is served (default: as the manifest says)")
+    serving.add_argument("--profile", choices=profiles, help="which tensors clients see (only capture yet)")
+    serving.add_argument("--device", choices=DEVICES, help="where the engine runs (auto: a GPU if there is one)")
+    serving.add_argument("--instances", type=_instances, metavar="N", help=f"copies at work: {instances.expected}")
+    output = parser.add_argument_group("output")
+    output.add_argument("--dry-run", action="store_true", help="check and print what would be written; write nothing")
+    output.add_argument("--json", action="store_true", help="print the result, or the plan, as JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace, unknown: list[str]) -> int:
     """Convert every package, or none."""
     del unknown
-    packages: list[Path] = arguments.packages
-    if arguments.name is not None and len(packages) > 1:
-        raise UsageError(f"--name: expected one package with it, got {len(packages)}; convert them one by one")
+    if arguments.name is not None and len(arguments.packages) > 1:
+        raise UsageError(
+            f"--name: expected one package with it, got {len(arguments.packages)}; convert them one by one"
+        )
     options = Options(
         repository=arguments.output,
         name=arguments.name,
@@ -55,62 +77,40 @@ def run(arguments: argparse.Namespace, unknown: list[str]) -> int:
         replace=arguments.replace,
     )
     with ExitStack() as stack:
-        prepared = prepare(packages, options, stack)
+        prepared = prepare(arguments.packages, options, stack)
         for one in prepared:
-            _tell(*one.facts, *(f"warning: {line}" for line in one.warnings))
+            console.tell(*one.facts, *(f"warning: {one.package.path.name}: {line}" for line in one.warnings))
         if arguments.dry_run:
             _print_plans([one.plan for one in prepared], arguments.json)
             return 0
         results = [_publish(one, options) for one in prepared]
     if arguments.json:
-        _print_json([_as_json(one, result, options) for one, result in zip(prepared, results)])
+        _print_json([_described(one, result, options) for one, result in zip(prepared, results)])
     return 0
 
 
 def _publish(one: Prepared, options: Options) -> Published:
-    with _progress(one) as progress:
-        result = publish_prepared(one, options, progress)
-    where = options.repository / one.plan.name
+    plan = one.plan
+    copied = {
+        file.source.name for model in plan.models for file in model.files if isinstance(file.source, PackageMember)
+    }
+
+    def waiting() -> None:
+        console.tell(f"{plan.name}: waiting for another convert that writes to {options.repository}")
+
+    total = sum(one.package.members[name] for name in copied)
+    with console.progress(f"copying {plan.name}", total) as progress:
+        result = publish_prepared(one, options, progress, waiting)
     if result.already_there:
-        _tell(f"{one.plan.name} version {result.version}: already there, nothing changed")
-    else:
-        _tell(
-            f"{one.plan.name} version {result.version}: published in {options.repository} "
-            f"({', '.join(result.models)}; {_amount(result.bytes)})",
-            f"the server's python needs: pip install {' '.join(_quoted(one.plan))}",
-            f"next: convertor serve {options.repository}" if where.is_dir() else "",
-        )
+        console.tell(f"{plan.name} version {result.version}: already there, nothing changed")
+        return result
+    console.tell(
+        f"{plan.name} version {result.version}: published in {options.repository} "
+        f"({', '.join(result.models)}; {_amount(result.bytes)})",
+        f"the server's python needs: pip install {shlex.join(plan.requirements)}",
+        f"next: convertor serve {shlex.quote(str(options.repository))}",
+    )
     return result
-
-
-@contextmanager
-def _progress(one: Prepared) -> Generator[Progress | None]:
-    """Yield a callback that draws a bar on a terminal once copying takes longer than a moment."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import Progress as Bar
-
-    total = sum(one.package.members.values())
-    bar = Bar(transient=True, disable=False, console=_stderr_console())
-    task = bar.add_task(f"copying {one.plan.name}", total=total)
-    started = time.monotonic()
-
-    def advance(count: int) -> None:
-        bar.update(task, advance=count)
-        if not bar.live.is_started and time.monotonic() - started > PROGRESS_AFTER_SECONDS:
-            bar.start()
-
-    try:
-        yield advance
-    finally:
-        bar.stop()
-
-
-def _stderr_console() -> Any:  # noqa: ANN401 - rich is imported late
-    from rich.console import Console
-
-    return Console(stderr=True)
 
 
 def _print_plans(plans: list[RepositoryPlan], as_json: bool) -> None:
@@ -118,14 +118,13 @@ def _print_plans(plans: list[RepositoryPlan], as_json: bool) -> None:
         _print_json([describe_plan(plan) for plan in plans])
         return
     for plan in plans:
-        print(f"{plan.name} version {plan.version} (profile {plan.profile}, task {plan.task})")  # noqa: T201
+        console.say(f"{plan.name} version {plan.version} (profile {plan.profile}, task {plan.task})")
         for model in plan.models:
-            print(f"  {model.name}/config.pbtxt")  # noqa: T201
-            for file in model.files:
-                print(f"  {model.name}/{plan.version}/{file.path}")  # noqa: T201
+            files = (f"{plan.version}/{file.path}" for file in model.files)
+            console.say(*(f"  {model.name}/{path}" for path in ("config.pbtxt", *files)))
 
 
-def _as_json(one: Prepared, result: Published, options: Options) -> dict[str, Any]:
+def _described(one: Prepared, result: Published, options: Options) -> dict[str, Any]:
     return {
         "package": str(one.package.path),
         "repository": str(options.repository),
@@ -140,24 +139,16 @@ def _as_json(one: Prepared, result: Published, options: Options) -> dict[str, An
 
 
 def _print_json(value: list[dict[str, Any]]) -> None:
-    print(json.dumps(value, indent=1, ensure_ascii=False))  # noqa: T201
-
-
-def _tell(*lines: str) -> None:
-    for line in lines:
-        if line:
-            print(line, file=sys.stderr)  # noqa: T201
-
-
-def _quoted(plan: RepositoryPlan) -> list[str]:
-    return [f"'{line}'" if set(line) & set("<>=! ;") else line for line in plan.requirements]
+    # ASCII: a file name may hold what no encoding can write.
+    console.say(json.dumps(value, indent=1))
 
 
 def _amount(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number > 0, got {text!r}")
+def _instances(text: str) -> int:
+    kind = SERVING["instances"]
+    if not (text.isascii() and text.isdigit() and kind.accepts(int(text))):
+        raise argparse.ArgumentTypeError(f"expected {kind.expected}, got {text!r}")
     return int(text)

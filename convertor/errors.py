@@ -30,7 +30,7 @@ class ConvertorError(Exception):
 
     def lines(self) -> list[str]:
         """Return the lines to print, at most MAX_PROBLEMS and a count of the rest."""
-        shown = [" ".join(problem.split()) for problem in self.problems[:MAX_PROBLEMS]]
+        shown = [one_line(problem) for problem in self.problems[:MAX_PROBLEMS]]
         rest = len(self.problems) - MAX_PROBLEMS
         return [*shown, f"... and {rest} more"] if rest > 0 else shown
 
@@ -47,6 +47,12 @@ class UsageError(ConvertorError):
     """The command line asks for something that makes no sense."""
 
     exit_code = 2
+
+
+def one_line(text: str) -> str:
+    """Return a text fit for one line of a terminal: spaces joined, what cannot be printed escaped."""
+    words = " ".join(text.split())
+    return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in words)
 
 
 def refuse_if(problems: Sequence[str], where: str = "") -> None:

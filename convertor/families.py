@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import payload
-from .by_path import load_by_path
-from .errors import RefusedError
+from convertor import payload
+from convertor.by_path import load_by_path
+from convertor.errors import RefusedError
 
 Check = Callable[[Mapping[str, Any], "Mapping[str, Any] | None"], "list[str]"]
 
@@ -27,6 +27,7 @@ class Family:
         artifact: The engine's default artifact name; empty for a decoder.
         defaults: Defaults of its manifest block.
         check: (manifest as plain values, graph facts or None) -> problems.
+        advise: The same arguments -> what is likely a mistake, but may be meant; optional in a support.py.
         fixed_image: The engine takes images of one size only, the one the dataset was made with.
     """
 
@@ -37,6 +38,7 @@ class Family:
     artifact: str
     defaults: Mapping[str, Any]
     check: Check
+    advise: Check
     fixed_image: bool
 
     def requirements(self) -> list[str]:
@@ -85,5 +87,11 @@ def _load(path: Path) -> Family:
         artifact=getattr(module, "ARTIFACT", ""),
         defaults=dict(module.DEFAULTS),
         check=module.check,
+        advise=getattr(module, "advise", _no_advice),
         fixed_image=bool(getattr(module, "FIXED_IMAGE", False)),
     )
+
+
+def _no_advice(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
+    del manifest, facts
+    return []

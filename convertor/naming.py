@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .errors import RefusedError
+from convertor.errors import RefusedError
 
 MAX_BYTES = 200
 _LEGAL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
-from . import capture, payload
-from .artifact import Artifact
-from .families import Family
-from .manifest.parse import Manifest
-from .render import render_config
+from convertor import capture, payload
+from convertor.artifact import Artifact
+from convertor.families import Family
+from convertor.manifest.parse import Manifest
+from convertor.render import render_config
 
 MODEL_FORMAT = 1
 PAYLOAD_REQUIREMENTS = ["numpy", "opencv-python-headless"]
@@ -127,7 +127,7 @@ def build_plan(name: str, version: int, parts: Ingredients) -> RepositoryPlan:
         # An ensemble's version folder needs no file, but git and object stores drop empty folders.
         PlannedModel(name, render_config("ensemble", ensemble), (common[0],), is_ensemble=True),
     )
-    return RepositoryPlan(name, version, "capture", parts.manifest.task, models, requirements)
+    return RepositoryPlan(name, version, capture.PROFILE, parts.manifest.task, models, requirements)
 
 
 def _image_dims(parts: Ingredients) -> capture.Dims:
@@ -144,7 +144,7 @@ def _model_json(name: str, version: int, parts: Ingredients) -> dict[str, Any]:
         "name": name,
         "version": version,
         "task": parts.manifest.task,
-        "profile": "capture",
+        "profile": capture.PROFILE,
         "runtime": parts.runtime.name,
         "family": parts.decoder.name,
         "device": parts.device,

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import payload
-from .by_path import load_by_path
-from .errors import RefusedError
+from convertor import payload
+from convertor.by_path import load_by_path
+from convertor.errors import RefusedError
 
 
 def render_config(kind: str, values: Mapping[str, Any]) -> str:
