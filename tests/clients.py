@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -51,3 +52,18 @@ class Client:
     def capture(self, model: str, image: Array, metadata: object = None) -> dict[str, Array]:
         """Call an ensemble of the capture profile."""
         return self.infer(model, {"input": image, "METADATA": as_bytes({} if metadata is None else metadata)})
+
+
+def blocks(capture: Array) -> list[Any]:
+    """Return the base64 JSON blocks of a capture JSON, parsed: the verdict, then the detections or the anomalies."""
+    document = json.loads(capture.tobytes())
+    return [json.loads(base64.b64decode(o["data"])) for o in document["deviceFleetAuxiliaryOutputs"] if "data" in o]
+
+
+def detected(outputs: Mapping[str, Array]) -> list[list[float]]:
+    """Return [x1, y1, x2, y2, score, class] rows of a served detection, best first."""
+    found = blocks(outputs["output_capture"])[1]["detections"]
+    return [
+        [*record["bounding_box"], record["confidence"], int(record["class_index"])]
+        for _, record in sorted(found.items(), key=lambda item: int(item[0]))
+    ]
