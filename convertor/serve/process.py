@@ -212,11 +212,7 @@ def _when_ready(
         progress=settings.progress,
         expected=frozenset() if "explicit" in " ".join(extra_flags) else preflight.model_names(repository),
     )
-    try:
-        readiness = wait_until_ready(watch, settings.timeout)
-    except BaseException:
-        process.kill()  # nothing is in flight yet, and when asked politely Triton would first load every model
-        raise
+    readiness = wait_until_ready(watch, settings.timeout)
     return Server(http, grpc, f"http://{metrics}/metrics", log, readiness.ready, readiness.failed, process)
 
 
