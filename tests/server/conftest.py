@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import demo.model
+import demo.run
 from convertor.cli import main
 from convertor.serve.process import Server, running_server
 from tests.builders import anomaly_manifest, constant_graph, detector_manifest, write_package, yolo_head
@@ -59,10 +61,13 @@ def convert(*arguments: object) -> None:
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a repository with the golden models (version 3) and the trained test packages."""
+    """Return a repository with the golden models (version 3), the demo's detector and the trained test packages."""
     folder = tmp_path_factory.mktemp("packages")
     target = tmp_path_factory.mktemp("served") / "model_repository"
     convert(*golden_packages(folder).values(), "-o", target, "--version", "3")
+    doclayout = folder / "doclayout.zip"
+    demo.run.pack(demo.model.fetch()[0], doclayout)
+    convert(doclayout, "-o", target)
     trained = sorted((ROOT / "tests/packages").glob("*/manifest.json"))
     if trained:
         convert(*(manifest.parent for manifest in trained), "-o", target)
