@@ -6,13 +6,13 @@ Payload: runs inside the server's python (3.9 or newer); needs numpy, and onnxru
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..contract import Array, RunnerError, RunnerOptions, TensorSpec
+from .refusals import explain, one_line
 
 # ONNX Runtime names element types "tensor(float)"; NumPy's names for those that an image graph may use.
 DTYPES = {
@@ -44,6 +44,7 @@ class OnnxRunner:
         onnxruntime = _import_engine()
         session = _open_session(onnxruntime, options)
         _check_device(options.device, session.get_providers())
+        self._artifact = options.artifact.name
         self._session: Any = session
         self.inputs: Sequence[TensorSpec] = _specs(session.get_inputs())
         self.outputs: Sequence[TensorSpec] = _specs(session.get_outputs())
@@ -62,9 +63,24 @@ class OnnxRunner:
         }
 
     def __call__(self, batch: Array) -> list[Array]:
-        """Run one batch, cast to the graph's dtype; floating outputs come back as float32."""
+        """Run one batch, cast to the graph's dtype; floating outputs come back as float32.
+
+        Raises:
+            RunnerError: The engine fails on this batch, or was closed.
+        """
+        session = self._session
+        if session is None:
+            raise RunnerError(f"{self._artifact}: the runner is closed")
         feed = {self.inputs[0].name: np.ascontiguousarray(batch, self._dtype)}
-        return [_as_float32(output) for output in self._session.run(None, feed)]
+        try:
+            outputs = session.run(None, feed)
+        # The engine's exceptions share no base class of their own.
+        except Exception as error:
+            reason = one_line(str(error))
+            raise RunnerError(
+                f"{self._artifact}: onnxruntime failed on a batch {list(batch.shape)}: {reason}"
+            ) from error
+        return [_as_float32(output) for output in outputs]
 
     def close(self) -> None:
         """Release the session."""
@@ -102,7 +118,7 @@ def _open_session(onnxruntime: Any, options: RunnerOptions) -> Any:
         return onnxruntime.InferenceSession(str(options.artifact), settings, providers=wanted)
     # The engine's exceptions share no base class of their own.
     except Exception as error:
-        raise RunnerError(_explain(options.artifact.name, onnxruntime.__version__, str(error))) from error
+        raise RunnerError(explain(options.artifact.name, onnxruntime.__version__, str(error))) from error
 
 
 def _thread_count(options: RunnerOptions) -> int:
@@ -110,28 +126,6 @@ def _thread_count(options: RunnerOptions) -> int:
         return options.threads
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-def _explain(artifact: str, version: str, message: str) -> str:
-    """Return one line for what ONNX Runtime says when it refuses a graph."""
-    newer_ir = re.search(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)", message)
-    if newer_ir:
-        model, supported = newer_ir.groups()
-        return (
-            f"{artifact}: model IR {model}, onnxruntime {version} reads at most IR {supported}; "
-            "export again with an older IR or update onnxruntime"
-        )
-    newer_opset = re.search(
-        r"Opset (\d+) is under development and support for this is limited.*?till opset (\d+)", message
-    )
-    if newer_opset:
-        model, supported = newer_opset.groups()
-        return (
-            f"{artifact}: opset {model}, onnxruntime {version} reads at most opset {supported}; "
-            "export again with an older opset or update onnxruntime"
-        )
-    first_line = " ".join(message.split())
-    return f"{artifact}: onnxruntime {version} refuses it: {first_line[:300]}"
 
 
 def _check_device(wanted: str, providers: Sequence[str]) -> None:

@@ -1,0 +1,46 @@
+"""What ONNX Runtime says when it refuses a graph, as one line that says what to do.
+
+Payload: runs inside the server's python (3.9 or newer). The texts are those of ONNX Runtime 1.14 to 1.32.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Pattern in the engine's text -> what follows "<artifact>: "; the pattern's groups and {version} may be used.
+_KNOWN = (
+    (
+        r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
+        "model IR {0}, onnxruntime {version} reads at most IR {1}; export again with an older IR or update onnxruntime",
+    ),
+    (
+        r"Opset (\d+) is under development.*? for domain (?:ai\.onnx )?.*?till opset (\d+)",
+        "opset {0}, onnxruntime {version} reads at most opset {1}; "
+        "export again with an older opset or update onnxruntime",
+    ),
+    (
+        r"(?:Fatal error: |No Op registered for )(\S+?)(?:\(-?\d+\))? (?:is not a registered|with domain_version)",
+        "onnxruntime {version} has no operator {0}; export again without it",
+    ),
+    (
+        r"No opset import for domain '([^']+)'",
+        "onnxruntime {version} has no operators of the domain {0}; export again without them",
+    ),
+)
+# "[ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from /a/path/model.onnx failed:" tells nobody anything.
+_PREAMBLE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?\s*")
+_LONGEST = 300
+
+
+def explain(artifact: str, version: str, message: str) -> str:
+    """Return one line for the engine's `message` on loading `artifact`."""
+    for pattern, answer in _KNOWN:
+        match = re.search(pattern, message)
+        if match:
+            return f"{artifact}: " + answer.format(*match.groups(), version=version)
+    return f"{artifact}: onnxruntime {version} refuses it: {one_line(message)}"
+
+
+def one_line(message: str) -> str:
+    """Return the engine's message without its preamble and line breaks, at most 300 characters."""
+    return _PREAMBLE.sub("", " ".join(message.split()))[:_LONGEST]
