@@ -21,59 +21,10 @@ import pytest
 from convertor.errors import ServerError, UsageError
 from convertor.serve import command, process
 from convertor.serve.process import Server, Settings, running_server
+from tests.server.processes import alive_in_session, children, shared_memory_of_this_process
+from tests.server.python_models import CONFIG, ECHO, add_ensemble, add_model, at_load
 
 pytestmark = pytest.mark.server
-
-CONFIG = """\
-name: "{name}"
-{engine}
-max_batch_size: 0
-input [{{ name: "x" data_type: TYPE_FP32 dims: [ -1 ] }}]
-output [{{ name: "y" data_type: TYPE_FP32 dims: [ -1 ] }}]
-"""
-STEP = """\
-ensemble_scheduling {{ step [{{
-  model_name: "{step}" model_version: 1
-  input_map {{ key: "x" value: "x" }} output_map {{ key: "y" value: "y" }}
-}}] }}
-"""
-ECHO = """\
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        arrays = [pb_utils.get_input_tensor_by_name(request, "x").as_numpy() for request in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", array)]) for array in arrays]
-"""
-
-
-def at_load(statement: str) -> str:
-    """A model that runs `statement` when it is loaded."""
-    lines = [
-        "import ctypes, os, sys, time",
-        "import triton_python_backend_utils as pb_utils",
-        "class TritonPythonModel:",
-    ]
-    return "\n".join(
-        [*lines, "    def initialize(self, args):", f"        {statement}", "    def execute(self, _): ...", ""]
-    )
-
-
-def add_model(repository: Path, name: str, source: str) -> Path:
-    """Add a python model and return its version folder."""
-    version = repository / name / "1"
-    version.mkdir(parents=True)
-    (version / "model.py").write_text(source)
-    (repository / name / "config.pbtxt").write_text(CONFIG.format(name=name, engine='backend: "python"'))
-    return version
-
-
-def add_ensemble(repository: Path, name: str, step: str) -> None:
-    version = repository / name / "1"
-    version.mkdir(parents=True)
-    (version / ".keep").touch()
-    text = CONFIG.format(name=name, engine='platform: "ensemble"') + STEP.format(step=step)
-    (repository / name / "config.pbtxt").write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -273,14 +224,9 @@ def test_stopping_while_models_load_waits_for_none_of_them(tmp_path: Path) -> No
     ],
 )
 def test_the_command_prints_endpoints_and_stops_cleanly(one: Path, number: int, flags: list[str], told: str) -> None:
-    script = (
-        "import argparse, sys; from convertor.serve import command; parser = argparse.ArgumentParser(); "
-        "command.add_parser(parser.add_subparsers()); args, rest = parser.parse_known_args(); "
-        "sys.exit(args.run(args, rest))"
-    )
     ports = [flag for service in ("http", "grpc", "metrics") for flag in (f"--{service}-port", "0")]
     with subprocess.Popen(
-        [sys.executable, "-c", script, "serve", str(one), *ports, *flags],
+        [sys.executable, "-m", "convertor", "serve", str(one), *ports, *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -317,31 +263,3 @@ def test_a_tritonserver_on_path_is_used(one: Path, tmp_path: Path, monkeypatch: 
     with running_server(one, settings=Settings(log=tmp_path / "log")) as server:
         assert server.ready == ("echo",)
     assert "--backend-directory" not in (tmp_path / "flags").read_text()
-
-
-def shared_memory_of_this_process() -> list[str]:
-    """The module's shared server has some of its own."""
-    return sorted(entry.name for entry in Path("/dev/shm").glob(f"convertor-{os.getpid()}-*"))
-
-
-def children(parent: int) -> list[int]:
-    return [pid for pid, fields in _processes() if int(fields[1]) == parent]
-
-
-def alive_in_session(session: int) -> list[int]:
-    """Processes of a session that still run; they have a moment to end (a killed one may wait for its parent)."""
-    for _ in range(50):
-        alive = [pid for pid, fields in _processes() if int(fields[3]) == session and fields[0] != "Z"]
-        if not alive:
-            break
-        time.sleep(0.02)
-    return alive
-
-
-def _processes() -> Iterator[tuple[int, list[str]]]:
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        yield int(stat.parent.name), fields
