@@ -21,7 +21,7 @@ _BLACK = (0, 0, 0)
 _LINE = 2
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 # Font scale per pixel of the image's shorter side, and its limits: legible on 4K, not the whole picture on a tile.
-_SCALE_PER_PIXEL, _LEAST_SCALE, _MOST_SCALE = 1 / 1100, 0.35, 1.8
+_SCALE_PER_PIXEL, _LEAST_SCALE, _MOST_SCALE = 1 / 1800, 0.4, 1.6
 
 
 class EncodeError(ValueError):
@@ -130,7 +130,7 @@ def _draw_box(canvas: Image, box: _Box) -> None:
 
 
 def _draw_label(canvas: Image, box: _Box, record: Mapping[str, Any]) -> None:
-    """Draw the label inside the box's upper right corner; above or below a box that is lower than the label.
+    """Draw the label inside the box's upper right corner; above or below a box that it would hide by half or more.
 
     An image less than three labels high, or too narrow for the percentage, gets none: it would be all label.
     """
@@ -149,7 +149,7 @@ def _draw_label(canvas: Image, box: _Box, record: Mapping[str, Any]) -> None:
 
 def _band_top(box: _Box, band_height: int) -> int:
     """Return the band's first row; inside an image of three bands' height in each case."""
-    if box.bottom - box.top + 1 >= band_height:
+    if box.bottom - box.top + 1 >= 2 * band_height:
         return box.top
     return box.top - band_height if box.top >= band_height else box.bottom + 1
 
@@ -163,7 +163,7 @@ def _name_of(record: Mapping[str, Any]) -> str:
 def _fit(name: str, percent: str, image_size: tuple[int, int], box_width: int) -> _Label:
     """Return the label at the image's font size, smaller where the box is narrow, shortened where the image is."""
     most = min(max(min(image_size) * _SCALE_PER_PIXEL, _LEAST_SCALE), _MOST_SCALE)
-    least = min(most, max(most * 0.6, _LEAST_SCALE))
+    least = min(most, max(most * 0.8, _LEAST_SCALE))
     label = _measure(f"{name} {percent}", most)
     margins = 2 * max(_LINE, round(4 * most))
     room = box_width - margins

@@ -219,3 +219,12 @@ def test_any_detections_give_a_picture_of_the_images_size(
     assert picture is not None
     assert picture.shape == (height, width, 3)
     assert (image == 128).all()
+
+
+@pytest.mark.parametrize(("height", "inside"), [(30, False), (120, True)], ids=["would be hidden", "room enough"])
+def test_a_label_never_hides_half_of_its_box(height: int, inside: bool) -> None:
+    image = np.full((800, 1200, 3), 255, np.uint8)
+    record = {"bounding_box": [400, 300, 560, 300 + height], "class": 0, "class_label": "heading", "confidence": 0.8}
+    drawn = draw_detections(image, [record])
+    inner = drawn[304 : 300 + height - 4, 404:556]
+    assert (inner != 255).any() == inside
