@@ -38,11 +38,11 @@ def to_rgb(image: Image) -> Image:
     if channels == 3:
         return image
     if channels == 1:
-        return np.repeat(image, 3, axis=2)
-    alpha = image[:, :, 3:].astype(np.uint16)
-    # Rounded division by 255; the sum stays below 65536.
-    blended = (image[:, :, :3] * alpha + 255 * (255 - alpha) + 127) // 255
-    return blended.astype(np.uint8)
+        return np.asarray(cv2.cvtColor(image, cv2.COLOR_GRAY2RGB), np.uint8)
+    # c * a + 255 * (1 - a), written on the complement so that saturating bytes do: 255 - (255 - c) * a.
+    alpha = cv2.cvtColor(np.ascontiguousarray(image[:, :, 3]), cv2.COLOR_GRAY2RGB)
+    ink = cv2.bitwise_not(cv2.cvtColor(image, cv2.COLOR_RGBA2RGB))
+    return np.asarray(cv2.bitwise_not(cv2.multiply(ink, alpha, scale=1 / 255)), np.uint8)
 
 
 def to_grey(image: Image) -> Image:
