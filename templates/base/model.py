@@ -18,11 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from postprocessors.server_checks import check_numpy
 
 import triton_python_backend_utils as pb_utils
 from capture_outputs import pack
-from postprocessors.contract import DecodeError, Decoder, DecoderConfig, FrameGeometry, Result, make_decoder
+from postprocessors.contract import (
+    DecodeError,
+    Decoder,
+    DecoderConfig,
+    DecodeValueError,
+    FrameGeometry,
+    Result,
+    make_decoder,
+)
+from postprocessors.server_checks import check_numpy
 from runtimes.contract import Runner, RunnerError, RunnerOptions, make_runner
 from runtimes.preprocessors.base import BasePreprocessor
 from runtimes.preprocessors.colour import ImageError
@@ -34,7 +42,7 @@ class TritonPythonModel:
     """Triton's python model: one image per request, one response per request."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the engine, and run it once so that what cannot work fails here and not at the first request."""
+        """Load the engine and try it: what cannot work fails here and not at the first request."""
         check_numpy(pb_utils)
         # __file__, not args["model_repository"]: releases differ in what they put there.
         folder = Path(__file__).resolve().parent
@@ -44,11 +52,11 @@ class TritonPythonModel:
             self._preprocess = BasePreprocessor(self._model["preprocess"])
             self._runner: Runner = make_runner(self._model["runtime"], _runner_options(self._model, folder, args))
             self._decode: Decoder = make_decoder(self._model["family"], _decoder_config(self._model, self._runner))
-            self._infer(np.full((*self._preprocess.network, 3), 114, np.uint8))
+            self._warm_up()
         except KNOWN_ERRORS as error:
             raise pb_utils.TritonModelException(str(error)) from error
         details = ", ".join(f"{key} {value}" for key, value in self._runner.details.items())
-        pb_utils.Logger.log_info(f"{self._model['name']} version {self._model['version']}: {details}")
+        pb_utils.Logger.log_info(f"{self._title()}: {details}")
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """Answer every request; an error of one is an error of that one only."""
@@ -73,6 +81,16 @@ class TritonPythonModel:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"inference failed: {reason[:500]}"))
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
+
+    def _warm_up(self) -> None:
+        try:
+            self._infer(np.full((*self._preprocess.network, 3), 114, np.uint8))
+        except DecodeValueError as error:
+            # A flat image has no variance, which some networks divide by: no verdict on the model.
+            pb_utils.Logger.log_warn(f"{self._title()}: a grey test image gives no result: {error}")
+
+    def _title(self) -> str:
+        return f"{self._model['name']} version {self._model['version']}"
 
     def _infer(self, image: np.ndarray[Any, np.dtype[Any]]) -> Result:
         batch, placements = self._preprocess([image])

@@ -19,6 +19,14 @@ def echo(dtype: int = FLOAT, shape: Shape = (1, 3, 4, 6), **model: int) -> bytes
     return graph([node("Identity", ["x"], ["y"])], [tensor("x", dtype, shape)], [tensor("y", dtype, shape)], **model)
 
 
+def reshape(shape: Sequence[int], to: Sequence[int]) -> bytes:
+    """Return a graph whose output `y` is its float input `x` in another shape."""
+    target = _field(1, len(to)) + _field(2, INT64) + _field(8, "to") + b"".join(_field(7, axis) for axis in to)
+    body = _field(1, node("Reshape", ["x", "to"], ["y"])) + _field(2, "tiny") + _field(5, target)
+    body += _field(11, tensor("x", FLOAT, shape)) + _field(12, tensor("y", FLOAT, to))
+    return _field(1, 8) + _field(7, body) + _field(8, _field(1, "") + _field(2, 17))
+
+
 def graph(
     nodes: Sequence[bytes], inputs: Sequence[bytes], outputs: Sequence[bytes], ir: int = 8, opset: int = 17
 ) -> bytes:
