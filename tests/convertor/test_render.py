@@ -1,0 +1,102 @@
+"""config.pbtxt: rendered strictly, escaped in one place, parsed back with Triton's own protobuf."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jinja2 import UndefinedError
+
+from convertor import capture
+from convertor.render import parse_config, pbtxt, render_config
+
+VALUES: dict[str, dict[str, Any]] = {
+    "base": capture.base_config("m", capture.ANY_IMAGE, 1, "KIND_AUTO"),
+    "marshal": capture.marshal_config("m", capture.ANY_IMAGE, 1),
+    "ensemble": capture.ensemble_config("m", capture.ANY_IMAGE, 1),
+}
+
+
+def lacking() -> Iterator[Any]:
+    for kind, values in VALUES.items():
+        for key in values:
+            yield pytest.param(kind, {name: value for name, value in values.items() if name != key}, id=f"{kind}-{key}")
+    step = VALUES["ensemble"]["steps"][0]
+    for key in step:
+        steps = [{name: value for name, value in step.items() if name != key}]
+        yield pytest.param("ensemble", {**VALUES["ensemble"], "steps": steps}, id=f"ensemble-step-{key}")
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_the_values_are_enough(kind: str) -> None:
+    assert render_config(kind, VALUES[kind])
+
+
+@pytest.mark.parametrize(("kind", "values"), list(lacking()))
+def test_an_undefined_variable_is_an_error(kind: str, values: dict[str, Any]) -> None:
+    with pytest.raises(UndefinedError):
+        render_config(kind, values)
+
+
+HOSTILE = [
+    'a" backend: "evil',
+    "a\\",
+    'a\n}\nname: "b',
+    "{{ 7 * 7 }}",
+    "{% include 'x' %}",
+    "模型",
+    "\x00\x1b",
+    "'#",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_hostile_name_stays_a_name(kind: str, name: str) -> None:
+    values = {**VALUES[kind], "name": name}
+    config = parse_config(render_config(kind, values), "x")
+    plain = parse_config(render_config(kind, VALUES[kind]), "x")
+    assert config.name == name
+    config.name = plain.name
+    assert config == plain
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_tensor_or_model_name_stays_one(name: str) -> None:
+    values = capture.ensemble_config("m", capture.ANY_IMAGE, 1)
+    values["steps"][0].update(model=name, input_map={name: name}, output_map={name: name})
+    values["inputs"][0] = capture.Tensor(name, "TYPE_UINT8", [-1])
+    config = parse_config(render_config("ensemble", values), "x")
+    step = config.ensemble_scheduling.step[0]
+    assert (step.model_name, dict(step.input_map), dict(step.output_map)) == (name, {name: name}, {name: name})
+    assert config.input[0].name == name
+
+
+@pytest.mark.parametrize("value", [1.5, None, True, {"a": 1}, ["a"], [1.5], [True]])
+def test_the_filter_takes_texts_and_dims_only(value: Any) -> None:
+    with pytest.raises(TypeError):
+        pbtxt(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param("instances", '1 } ] backend: "evil" instance_group [ {', id="instances"),
+        pytest.param("kind", "KIND_EVIL", id="kind"),
+        pytest.param("kind", 'KIND_CPU } ] backend: "evil" instance_group [ { count: 1', id="kind with more"),
+    ],
+)
+def test_a_number_or_word_that_is_none_is_an_error(key: str, value: str) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        render_config("base", {**VALUES["base"], key: value})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nonsense", 'name: "x" colour: 3', "max_batch_size: many", 'name: "x', "instance_group [ { kind: KIND_X } ]"],
+)
+def test_what_is_no_model_configuration_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"here/config\.pbtxt: not a Triton model configuration"):
+        parse_config(text, "here/config.pbtxt")
