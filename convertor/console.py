@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from convertor.errors import one_line
+from convertor.errors import RefusedError, one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -28,10 +28,22 @@ def tell(*lines: str) -> None:
 
 
 def say(*lines: str) -> None:
-    """Print data. What the terminal's encoding cannot write is escaped."""
-    for line in lines:
-        encoding = sys.stdout.encoding or "utf-8"
-        print(line.encode(encoding, "backslashreplace").decode(encoding))  # noqa: T201
+    """Print data; what the terminal's encoding lacks is escaped.
+
+    Raises:
+        BrokenPipeError: The reader has gone.
+        RefusedError: stdout cannot be written, a full disk for instance.
+    """
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        for line in lines:
+            print(line.encode(encoding, "backslashreplace").decode(encoding))  # noqa: T201
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard(sys.stdout)
+        raise RefusedError(f"stdout: cannot be written ({error.strerror}); free some space") from error
 
 
 def discard(stream: TextIO) -> None:
