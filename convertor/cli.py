@@ -16,7 +16,7 @@ examples:
   convertor convert detector.zip -o model_repository
   convertor serve model_repository
 
-`convertor COMMAND --help` says more. `convert` is short for `convertor convert`."""
+`convertor COMMAND --help` says more. `convert` is `convertor convert`."""
 INTERRUPTED = 130
 
 
