@@ -27,8 +27,11 @@ _KNOWN = (
         "onnxruntime {version} has no operators of the domain {0}; export again without them",
     ),
 )
-# "[ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from /a/path/model.onnx failed:" tells nobody anything.
-_PREAMBLE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?\s*")
+# "[ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from /a/path/model.onnx failed:" tells nobody anything, nor
+# does "/onnxruntime_src/a/file.cc:165 onnxruntime::Model::Model(a, whole, signature) ".
+_PREAMBLE = re.compile(
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?\s*(/\S+:\d+ .*?\) (?=[A-Z]))?"
+)
 _LONGEST = 300
 
 

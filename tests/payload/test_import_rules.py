@@ -97,7 +97,7 @@ def broken_rule(
     if head in PAYLOAD and "support" in rest:
         return SUPPORT_IMPORTED
     if head in PAYLOAD:
-        return own_code_rule(importer, head, rest[0], is_relative, families)
+        return own_code_rule(importer, head, rest[0] if rest else "", is_relative, families)
     if head in STDLIB or head in {"numpy", "cv2"}:
         return None
     if tree == "templates":
@@ -151,6 +151,7 @@ FAMILIES = frozenset({"runtimes/onnx", "runtimes/dlr", "postprocessors/yolo", "p
         pytest.param("postprocessors/contract.py", "from .yolo import decode", OTHER_FAMILY, id="shared-family"),
         pytest.param("templates/base/model.py", "import runtimes.onnx.runner", OTHER_FAMILY, id="template-family"),
         pytest.param("postprocessors/yolo/decode.py", "from postprocessors.yolo import nms", ABSOLUTE, id="absolute"),
+        pytest.param("runtimes/contract.py", "import runtimes", ABSOLUTE, id="the-tree-itself"),
         pytest.param(
             "runtimes/onnx/runner.py", "from runtimes.contract import Array", ABSOLUTE, id="absolute-contract"
         ),
