@@ -6,14 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 from convertor import payload
-from convertor.by_path import load_by_path
-from convertor.errors import RefusedError
+from convertor.model_config import parse_config
 
 _ENUM = re.compile("[A-Z][A-Z0-9_]*")
 
@@ -28,20 +24,6 @@ def render_config(kind: str, values: Mapping[str, Any]) -> str:
     text = _environment().get_template(f"{kind}/config.pbtxt.j2").render(values)
     parse_config(text, f"{values['name']}/config.pbtxt")
     return text
-
-
-def parse_config(text: str, where: str) -> Any:  # noqa: ANN401 - a generated protobuf class
-    """Return a config.pbtxt as Triton's ModelConfig message.
-
-    Raises:
-        ValueError: It is not one; `where` says which.
-    """
-    from google.protobuf import text_format
-
-    try:
-        return text_format.Parse(text, _model_config_pb2().ModelConfig())
-    except text_format.ParseError as error:
-        raise ValueError(f"{where}: not a Triton model configuration: {error}") from error
 
 
 def pbtxt(value: object) -> str:
@@ -78,13 +60,3 @@ def _environment() -> Any:  # noqa: ANN401 - jinja2 is imported late
     # The only ways in which a value gets into a config.
     environment.filters.update(pbtxt=pbtxt, enum=enum)
     return environment
-
-
-@lru_cache(maxsize=1)
-def _model_config_pb2() -> ModuleType:
-    """Load tritonclient's generated module by file: the usual import brings grpc, 52 MB and half a second."""
-    package = find_spec("tritonclient")
-    if package is None or not package.submodule_search_locations:
-        raise RefusedError("tritonclient is not installed; pip install triton-convertor again")
-    path = Path(package.submodule_search_locations[0]) / "grpc" / "model_config_pb2.py"
-    return load_by_path("_triton_model_config_pb2", path)

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from convertor.errors import refuse_if
+from convertor.model_config import TensorDims, inputs_of, outputs_of, parse_config
 from convertor.plan import PlannedModel, RepositoryPlan
-from convertor.repository import names, pbtxt
+from convertor.repository import names
 from convertor.repository.state import CONFIG, MODEL_JSON, Identity, RepositoryState, read_model_json
 
 _CACHE = "__pycache__"
@@ -58,12 +59,11 @@ def same_content(plan: RepositoryPlan, staged: Path, root: Path, state: Reposito
 
 def _planned_identity(plan: RepositoryPlan) -> Identity:
     """Read the ensemble's tensors from the very text that will be published."""
-    (config,) = (pbtxt.parse(model.config) for model in plan.models if model.name == plan.name)
-    outputs = tuple(tensor.name for tensor in pbtxt.tensors(config, "output"))
-    return Identity(plan.task, plan.profile, pbtxt.tensors(config, "input"), outputs)
+    (config,) = (parse_config(model.config, model.name) for model in plan.models if model.name == plan.name)
+    return Identity(plan.task, plan.profile, inputs_of(config), _names(outputs_of(config)))
 
 
-def _names(tensors: tuple[pbtxt.Tensor, ...]) -> tuple[str, ...]:
+def _names(tensors: tuple[TensorDims, ...]) -> tuple[str, ...]:
     return tuple(tensor.name for tensor in tensors)
 
 
@@ -71,7 +71,7 @@ def _joined(values: tuple[str, ...]) -> str:
     return ", ".join(values)
 
 
-def _narrowed(old: tuple[pbtxt.Tensor, ...], new: tuple[pbtxt.Tensor, ...]) -> list[str]:
+def _narrowed(old: tuple[TensorDims, ...], new: tuple[TensorDims, ...]) -> list[str]:
     """Name the inputs that no longer take every shape they took; both tuples have the same names in the same order."""
     return [
         f"input {before.name}: dims {list(before.dims)} -> {list(after.dims)}, may only widen"

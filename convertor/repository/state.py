@@ -11,10 +11,11 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from convertor.errors import RefusedError, UsageError
-from convertor.repository import names, pbtxt
+from convertor.model_config import TensorDims, ensemble_steps, inputs_of, outputs_of, parse_config
+from convertor.repository import names
 
 MODEL_FORMAT = 1
 MODEL_JSON = "model.json"
@@ -36,7 +37,7 @@ class Identity:
 
     task: str
     profile: str
-    inputs: tuple[pbtxt.Tensor, ...]
+    inputs: tuple[TensorDims, ...]
     outputs: tuple[str, ...]
 
 
@@ -159,7 +160,7 @@ def _not_ours(directory: Path, name: str) -> str | None:
 
 def _ensemble_owner(directory: Path) -> str | None:
     try:
-        steps = pbtxt.ensemble_steps(read_config(directory))
+        steps = ensemble_steps(read_config(directory))
     except (ValueError, FileNotFoundError, IsADirectoryError):
         return None
     owners = {
@@ -193,7 +194,7 @@ def _read(root: Path, name: str, replace: bool, existing: tuple[str, ...]) -> Re
 
 
 def _pin(directory: Path) -> int:
-    pins = {version for _, version in pbtxt.ensemble_steps(read_config(directory))}
+    pins = {version for _, version in ensemble_steps(read_config(directory))}
     if len(pins) != 1 or min(pins) < 1:
         raise RefusedError(
             f"{directory / CONFIG}: pins {', '.join(map(str, sorted(pins)))}, expected one version in every step; "
@@ -211,18 +212,18 @@ def _identity(root: Path, name: str, pinned: int) -> Identity:
             "directories away and convert again"
         )
     config = read_config(root / name)
-    outputs = tuple(tensor.name for tensor in pbtxt.tensors(config, "output"))
-    inputs = pbtxt.tensors(config, "input")
-    return Identity(str(described.get("task")), str(described.get("profile")), inputs, outputs)
+    outputs = tuple(tensor.name for tensor in outputs_of(config))
+    return Identity(str(described.get("task")), str(described.get("profile")), inputs_of(config), outputs)
 
 
-def read_config(directory: Path) -> pbtxt.Message:
-    """Read a model directory's config.pbtxt.
+def read_config(directory: Path) -> Any:  # noqa: ANN401 - a generated protobuf class
+    """Read a model directory's config.pbtxt as Triton's ModelConfig message.
 
     Raises:
-        ValueError: It is not in the form that we render, or not UTF-8.
+        ValueError: It is not one, or not UTF-8.
     """
-    return pbtxt.parse((directory / CONFIG).read_text(encoding="utf-8"))
+    path = directory / CONFIG
+    return parse_config(path.read_text(encoding="utf-8"), str(path))
 
 
 def read_model_json(folder: Path) -> dict[str, object] | None:

@@ -10,7 +10,7 @@ import pytest
 
 from convertor import payload
 from convertor.families import find_families, nearest, owner_of
-from convertor.render import parse_config
+from convertor.model_config import parse_config
 from tests.convertor.conversions import model_json, prepared, refused
 from tests.convertor.packages import anomaly_manifest, onnx_bytes, yolo_manifest
 

@@ -16,8 +16,8 @@ import pytest
 
 from convertor import payload
 from convertor.convert import Prepared
+from convertor.model_config import parse_config
 from convertor.plan import PackageMember, PayloadFile, describe_plan
-from convertor.render import parse_config
 from tests.convertor.conversions import model_json, prepared, texts
 from tests.convertor.packages import anomaly_manifest, onnx_bytes, yolo_manifest
 

@@ -9,7 +9,8 @@ import pytest
 from jinja2 import UndefinedError
 
 from convertor import capture
-from convertor.render import parse_config, pbtxt, render_config
+from convertor.model_config import parse_config
+from convertor.render import pbtxt, render_config
 
 VALUES: dict[str, dict[str, Any]] = {
     "base": capture.base_config("m", capture.ANY_IMAGE, 1, "KIND_AUTO"),
@@ -91,12 +92,3 @@ def test_the_filter_takes_texts_and_dims_only(value: Any) -> None:
 def test_a_number_or_word_that_is_none_is_an_error(key: str, value: str) -> None:
     with pytest.raises((TypeError, ValueError)):
         render_config("base", {**VALUES["base"], key: value})
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["nonsense", 'name: "x" colour: 3', "max_batch_size: many", 'name: "x', "instance_group [ { kind: KIND_X } ]"],
-)
-def test_what_is_no_model_configuration_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match=r"here/config\.pbtxt: not a Triton model configuration"):
-        parse_config(text, "here/config.pbtxt")
