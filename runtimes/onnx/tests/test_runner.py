@@ -173,7 +173,7 @@ X, Y = graphs.tensor("x", graphs.FLOAT, (1, 3, 4, 6)), graphs.tensor("y", graphs
         pytest.param(b"no graph", rf"model.onnx: {VERSION} refuses it: Protobuf parsing failed.", id="not-onnx"),
         pytest.param(
             b"",
-            rf"model.onnx: {VERSION} refuses it: (No graph was found in the protobuf|ModelProto does not have a graph)\.",
+            rf"model.onnx: {VERSION} refuses it: (No graph was found|ModelProto does not have a graph).*",
             id="empty",
         ),
     ],
