@@ -82,24 +82,26 @@ class YoloDecoder:
 
     def _decode_image(self, head: Array, frame: FrameGeometry) -> Detections:
         scores, class_ids, anchors = self._candidates(head[4:])
-        centres = head[:4, anchors].T.astype(np.float32)
+        centres = head[:4, anchors].astype(np.float32)
         # A box without area would divide by a union of zero.
-        usable = plausible(centres) & (centres[:, 2:] > 0).all(axis=1)
-        scores, class_ids, boxes = scores[usable], class_ids[usable], _corners(centres[usable])
+        usable = plausible(centres.T) & (centres[2:] > 0).all(axis=0)
+        scores, class_ids, boxes = scores[usable], class_ids[usable], _corners(centres[:, usable])
         order = np.argsort(-scores, kind="stable")[:MAX_CANDIDATES]
         kept = order[suppress(boxes[order], class_ids[order], self._iou_threshold, self._max_det, self._class_agnostic)]
         return self._rules.detections(frame.to_source(boxes[kept]), scores[kept], class_ids[kept])
 
     def _candidates(self, scores: Array) -> tuple[FloatArray, npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return score, class and anchor of every anchor whose best class [C, N] reaches its threshold."""
-        # max is several times faster than fmax, and a NaN in it is rare: only then look again.
+        # max is several times faster than fmax, and NaN, which passes through it, is rare: only then look again.
         best = scores.max(axis=0)
-        if not np.isfinite(best).all():
+        peak = best.max(initial=0)
+        if not np.isfinite(peak):
             scores = np.where(np.isfinite(scores), scores, np.float32(-np.inf))
             best = scores.max(axis=0)
-        if best.size and best.max() > 1 + SCORE_SLACK:
+            peak = best.max(initial=0)
+        if peak > 1 + SCORE_SLACK:
             raise DecodeValueError(
-                f"yolo: class scores reach {best.max():.3g}, expected 0..1; export the model with its sigmoid"
+                f"yolo: class scores reach {peak:.3g}, expected 0..1; export the model with its sigmoid"
             )
         anchors = np.flatnonzero(best >= self._rules.lowest)
         class_ids = scores[:, anchors].argmax(axis=0)
@@ -114,6 +116,6 @@ def create(config: DecoderConfig) -> YoloDecoder:
 
 
 def _corners(centres: Array) -> FloatArray:
-    """Return xyxy [n, 4] of cx, cy, w, h [n, 4]."""
-    middle, half = centres[:, :2], centres[:, 2:] / 2
-    return np.concatenate([middle - half, middle + half], axis=1)
+    """Return xyxy [n, 4] of cx, cy, w, h [4, n]."""
+    middle, half = centres[:2], centres[2:] / 2
+    return np.concatenate([middle - half, middle + half]).T
