@@ -1,7 +1,7 @@
 """The last step of the image's build: the packages are there, fit together and can be loaded.
 
-Runs in the image's python (3.10 or newer), standard library and the installed packages only. Without it a mismatch shows
-at the first request, and a wrong CUDA version not at all: ONNX Runtime then quietly runs on the CPU.
+Runs in the image's python (3.10 or newer), standard library and the installed packages only. Without it a mismatch
+shows at the first request, and a wrong CUDA version not at all: ONNX Runtime then quietly runs on the CPU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def cuda_problems(provider: Path) -> list[str]:
         return []
     return [
         f"onnxruntime-gpu needs {', '.join(missing)}, which this image does not have; "
-        "take a range of onnxruntime-gpu for this image's CUDA version (README.md)"
+        "build with the other REQUIREMENTS=requirements-cuda*.txt"
     ]
 
 
