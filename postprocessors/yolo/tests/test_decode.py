@@ -152,9 +152,9 @@ def test_b45_threshold_zero_keeps_the_best_and_stays_small() -> None:
         pytest.param(FrameGeometry((720, 1280), (640, 640), (640, 640)), (0, 0, 640, 640), id="B56-wide"),
     ],
 )
-def test_whole_image_comes_back_whole(frame: FrameGeometry, corners: tuple[float, ...]) -> None:
+def test_whole_image_comes_back_whole(frame: FrameGeometry, corners: tuple[float, float, float, float]) -> None:
     height, width = frame.source
-    found = decoder(1)([head(1, 9, corner_row(*corners, 0, 0.9))], [frame])[0]  # type: ignore[call-arg]
+    found = decoder(1)([head(1, 9, corner_row(*corners, 0, 0.9))], [frame])[0]
     assert found.boxes.tolist() == [[0.0, 0.0, float(width), float(height)]]
 
 
