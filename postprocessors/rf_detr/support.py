@@ -24,9 +24,12 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
     """Return what cannot work, field first.
 
     Args:
-        manifest: {"settings": DEFAULTS merged with the manifest's block, "class_names": names by id, ...}.
+        manifest: {"settings": DEFAULTS merged with the manifest's block, "outputs": the output adapter, ...}.
         facts: What the graph says of itself ({"outputs": [{"name", "dtype", "shape"}, ...]}); None when unknown.
     """
+    named = sorted(manifest["outputs"])
+    if named and named != ["boxes", "logits"]:
+        return [f"outputs: expected boxes and logits for an RF-DETR model, got {', '.join(named)}; name both or none"]
     classes = manifest["settings"]["num_classes"]
     columns = _class_columns(facts)
     if classes is None or columns is None or manifest["outputs"] or columns in (classes, classes + 1):

@@ -25,9 +25,14 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
     """Return what cannot work, field first.
 
     Args:
-        manifest: {"settings": DEFAULTS merged with the manifest's block, "class_names": names by id, ...}.
+        manifest: {"settings": DEFAULTS merged with the manifest's block, "outputs": the output adapter, ...}.
         facts: What the graph says of itself ({"outputs": [{"name", "dtype", "shape"}, ...]}); None when unknown.
     """
+    unknown = sorted(set(manifest["outputs"]) - {"boxes"})
+    if unknown:
+        return [
+            f"outputs.{meaning}: expected boxes (the head) for a YOLO model, got {meaning!r}" for meaning in unknown
+        ]
     settings = manifest["settings"]
     if settings["end_to_end"] or settings["box_format"] != "cxcywh":
         return [
