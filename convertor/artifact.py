@@ -62,6 +62,10 @@ def find_artifact(package: Package, manifest: Manifest, runtime: Family, notes: 
             "add the file or name the one that is there"
         )
         return None
+    return _collect(package, name, runtime, notes)
+
+
+def _collect(package: Package, name: str, runtime: Family, notes: Notes) -> Artifact | None:
     folder = posixpath.dirname(name)
     members = [member for member in package.members if not folder or member.startswith(f"{folder}/")]
     code = [member for member in members if _is_code(member)]
@@ -75,8 +79,8 @@ def find_artifact(package: Package, manifest: Manifest, runtime: Family, notes: 
         if member != MANIFEST and not _is_code(member)
     }
     pointers = list(_pointers(package, files.values()))
-    notes.problems.extend(pointers)
     if pointers:
+        notes.problems.extend(pointers)
         return None
     facts = _facts(package, name, runtime)
     if facts is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,14 +23,7 @@ from convertor.settings import check_outputs, class_names, decode_settings, prep
 def collect(
     package: Package, manifest: Manifest, profile: str | None, instances: int | None, device: str | None
 ) -> tuple[Ingredients, list[str]]:
-    """Return what a plan needs, and warnings.
-
-    Args:
-        package: The open package.
-        manifest: Its manifest.
-        profile: As asked for on the command line, None for the manifest's; so are `instances` and `device`.
-        instances: See `profile`.
-        device: See `profile`.
+    """Return what a plan needs, and warnings; what the command line leaves open (None) is the manifest's.
 
     Raises:
         RefusedError: It cannot work; every problem.
@@ -47,12 +40,9 @@ def collect(
     decode = decode_settings(manifest, decoder, names, notes)
     check_outputs(manifest, artifact.facts, notes)
     described = {**asdict(manifest), "artifact": artifact.name, "settings": decode, "class_names": names}
-    facts = _plain(artifact.facts)
-    for family in (runtime, decoder):
-        notes.problems.extend(map(_in_manifest, family.check(described, facts)))
-        notes.warnings.extend(map(_in_manifest, family.advise(described, facts)))
+    _ask((runtime, decoder), described, artifact.facts, notes)
     preprocess = preprocess_settings(manifest, network, notes) if network else {}
-    refuse_if(list(dict.fromkeys(notes.problems)))
+    refuse_if(notes.problems)
     parts = Ingredients(
         manifest=manifest,
         runtime=runtime,
@@ -98,27 +88,28 @@ def _decoder(manifest: Manifest, notes: Notes) -> Family | None:
     if manifest.task not in capture.TASKS:
         return None
     families = [family for family in find_families(payload.POSTPROCESSORS) if manifest.task in family.tasks]
-    owners = ((field, name, owner_of(name, families)) for field, name in _decoder_names(manifest))
-    first = next(owners, None)
-    if first is not None and first[2] is not None:
-        return first[2]
-    # An anomaly model's stage type is a code name of its trainer; a layout that is asked for has no substitute.
-    by_task = None if "layout" in manifest.detection else owner_of(manifest.task, families)
-    if by_task is None:
-        field, name, _ = first or ("detection.layout", None, None)
-        got = "nothing" if name is None else repr(name)
+    layout, stage_type = manifest.detection.get("layout"), manifest.stage_type
+    wanted = layout or stage_type
+    owner = owner_of(wanted or manifest.task, families)
+    if owner is None and layout is None:
+        # An anomaly model's stage type is a code name of its trainer. A layout that is asked for has no substitute.
+        owner = owner_of(manifest.task, families)
+    if owner is None:
+        field = "model_graph.stages[0].type" if stage_type and not layout else "detection.layout"
+        got = repr(wanted) if wanted else "nothing"
         notes.problems.append(
             f"{MANIFEST}: {field}: expected a decoder of task {manifest.task}, got {got}; "
-            f"{nearest(name or '', families)}"
+            f"{nearest(wanted or '', families)}"
         )
-    return by_task
+    return owner
 
 
-def _decoder_names(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    if "layout" in manifest.detection:
-        yield "detection.layout", manifest.detection["layout"]
-    if manifest.stage_type is not None:
-        yield "model_graph.stages[0].type", manifest.stage_type
+def _ask(families: Sequence[Family], described: Mapping[str, Any], facts: OnnxFacts | None, notes: Notes) -> None:
+    """Note what the families' own support.py files say."""
+    plain = _plain(facts)
+    for family in families:
+        notes.problems.extend(map(_in_manifest, family.check(described, plain)))
+        notes.warnings.extend(map(_in_manifest, family.advise(described, plain)))
 
 
 def _plain(facts: OnnxFacts | None) -> dict[str, Any] | None:

@@ -198,6 +198,15 @@ def test_the_stage_type_of_an_anomaly_model_is_any_word(tmp_path: Path) -> None:
     assert model_json(prepared(tmp_path, anomaly_manifest(type="crème brûlée")))["family"] == "anomaly"
 
 
+def test_a_layout_that_is_asked_for_has_no_substitute(roots: Path, work: Path) -> None:
+    add_decoder(roots, "any", {"object_detection"})
+    (line,) = refused(work, detector("centre"))
+    assert line.startswith(f"manifest.json: detection.layout: {DECODER}, got 'centre'; ")
+    manifest = detector("centre")
+    del manifest["detection"]["layout"]
+    assert model_json(prepared(work, manifest))["family"] == "any"
+
+
 def test_the_layout_wins_over_the_stage_type(tmp_path: Path) -> None:
     manifest = yolo_manifest()
     manifest["model_graph"]["stages"] = [{"type": "rf_detr_object_detection"}]

@@ -135,7 +135,11 @@ PLAUSIBLE = st.fixed_dictionaries(
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(PLAUSIBLE, st.just((1, 3, 64, 64)) | SHAPES, st.dictionaries(st.text("ab", min_size=1, max_size=2), SHAPES, max_size=3))
+@given(
+    PLAUSIBLE,
+    st.just((1, 3, 64, 64)) | SHAPES,
+    st.dictionaries(st.text("ab", min_size=1, max_size=2), SHAPES, max_size=3),
+)
 def test_a_package_is_planned_or_refused(manifest: dict[str, Any], image: Any, outputs: Any) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         graph = onnx_bytes({"images": image}, outputs)
