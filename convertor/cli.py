@@ -15,6 +15,7 @@ EPILOG = """\
 examples:
   convertor convert detector.zip -o model_repository
   convertor serve model_repository
+  convertor infer detector image.jpg
 
 `convertor COMMAND --help` says more. `convert` is `convertor convert`."""
 INTERRUPTED = 130
@@ -49,7 +50,8 @@ def convert_main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_convertor(argv: list[str]) -> int:
-    from convertor.serve import command as serve_command  # `convert` alone does not need it
+    from convertor.infer import command as infer_command  # `convert` alone needs neither
+    from convertor.serve import command as serve_command
 
     parser = _parser("convertor", DESCRIPTION, EPILOG)
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="print the version")
@@ -65,6 +67,7 @@ def _run_convertor(argv: list[str]) -> int:
         )
     )
     serve_command.add_parser(commands)
+    infer_command.add_parser(commands)
     arguments, unknown = parser.parse_known_args(argv)
     if unknown and not getattr(arguments, "accepts_unknown", False):
         parser.error(f"unknown arguments: {' '.join(unknown)}")

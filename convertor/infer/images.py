@@ -52,7 +52,8 @@ def read_image(path: Path) -> Pixels:
     _check_file(path)
     with _quiet_pillow():
         try:
-            with Image.open(path, formats=FORMATS) as image:
+            opened: Image.Image = Image.open(path, formats=FORMATS)
+            with opened as image:
                 _check_size(image)
                 image.load()
                 return _upright(_to_rgb(image), _orientation(image))
@@ -158,7 +159,9 @@ def _to_rgb(image: Image.Image) -> Pixels:
         return _from_deep_grey(image)
     if mode in ("I", "F", "LAB"):
         kind = {"I": "32-bit whole numbers", "F": "floating-point numbers", "LAB": "CIELAB colours"}[mode]
-        raise ImageError(f"its pixels are {kind}, which have no agreed 8-bit range; save it as 8- or 16-bit RGB or grey")
+        raise ImageError(
+            f"its pixels are {kind}, which have no agreed 8-bit range; save it as 8- or 16-bit RGB or grey"
+        )
     if image.has_transparency_data:
         return np.array(_on_white(image))
     return np.array(image.convert("RGB"))

@@ -28,7 +28,9 @@ def overlay_paths(target: str, images: Sequence[Path]) -> list[Path]:
     elif STEM not in target and len(images) > 1:
         raise UsageError(f"--overlay {target}: there are {len(images)} images; name a folder (out/) or use {STEM}.jpg")
     if not pattern.lower().endswith(_SUFFIXES):
-        raise UsageError(f"--overlay {target}: overlays are JPEG files; expected a name that ends with .jpg, or a folder")
+        raise UsageError(
+            f"--overlay {target}: overlays are JPEG files; expected a name that ends with .jpg, or a folder"
+        )
     paths = [Path(pattern.replace(STEM, stem)) for stem in _distinct([image.stem for image in images])]
     sources = {_resolved(image): image for image in images}
     for path in paths:
