@@ -10,6 +10,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 # The driver's own library comes from the host when a container with a GPU starts; no build has it.
 FROM_THE_HOST = ("libcuda.so.1",)
@@ -18,7 +19,7 @@ FROM_THE_HOST = ("libcuda.so.1",)
 def problems(requirements: str) -> list[str]:
     """Return one line for each thing that is wrong; `requirements` is the text of the installed requirements file."""
     found: list[str] = []
-    modules = {}
+    modules: dict[str, Any] = {}
     for name in ("numpy", "cv2", "onnxruntime"):
         try:
             modules[name] = importlib.import_module(name)

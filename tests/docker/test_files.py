@@ -69,6 +69,10 @@ def test_nobody_is_root() -> None:
     assert values("USER") == ["1000:1000"]
 
 
+def test_the_engine_tells_nobody() -> None:
+    assert "ORT_DISABLE_TELEMETRY=1" in values("ENV")
+
+
 def test_the_build_sees_what_it_copies() -> None:
     allowed = [line[1:] for line in (DOCKER / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     (copied,) = values("COPY")
