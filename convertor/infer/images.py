@@ -52,8 +52,8 @@ def read_image(path: Path) -> Pixels:
     _check_file(path)
     with _quiet_pillow():
         try:
-            opened: Image.Image = Image.open(path, formats=FORMATS)
-            with opened as image:
+            image: Image.Image = Image.open(path, formats=FORMATS)
+            with image:
                 _check_size(image)
                 image.load()
                 return _upright(_to_rgb(image), _orientation(image))
