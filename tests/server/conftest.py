@@ -15,6 +15,7 @@ from convertor.cli import main
 from convertor.serve.process import Server, running_server
 from tests.builders import anomaly_manifest, constant_graph, detector_manifest, write_package, yolo_head
 from tests.clients import Client
+from tests.convertor.infer.colour_probe import write_probe
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDENS = {path.stem: json.loads(path.read_text()) for path in (ROOT / "tests/data/capture").glob("*.json")}
@@ -61,13 +62,13 @@ def convert(*arguments: object) -> None:
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a repository with the golden models (version 3), the demo's detector and the trained test packages."""
+    """Return a repository: the golden models (version 3), the demo's detector, the colour probe, the trained packages."""
     folder = tmp_path_factory.mktemp("packages")
     target = tmp_path_factory.mktemp("served") / "model_repository"
     convert(*golden_packages(folder).values(), "-o", target, "--version", "3")
     doclayout = folder / "doclayout.zip"
     demo.run.pack(demo.model.fetch()[0], doclayout)
-    convert(doclayout, "-o", target)
+    convert(doclayout, write_probe(folder / "colour_probe.zip"), "-o", target)
     trained = sorted((ROOT / "tests/packages").glob("*/manifest.json"))
     if trained:
         convert(*(manifest.parent for manifest in trained), "-o", target)
