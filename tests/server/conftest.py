@@ -62,7 +62,7 @@ def convert(*arguments: object) -> None:
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a repository: the golden models (version 3), the demo's detector, the colour probe, the trained packages."""
+    """Return a repository: golden models (version 3), the demo's detector, the colour probe, the trained packages."""
     folder = tmp_path_factory.mktemp("packages")
     target = tmp_path_factory.mktemp("served") / "model_repository"
     convert(*golden_packages(folder).values(), "-o", target, "--version", "3")
