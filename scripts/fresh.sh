@@ -18,22 +18,24 @@ leave() {
 trap leave EXIT
 
 echo "== a bare Debian 12 in $root"
-debootstrap --variant=minbase bookworm "$root" ${FRESH_MIRROR:-} >"$root.log" 2>&1 || { tail -n 5 "$root.log" >&2; exit 1; }
+debootstrap --variant=minbase bookworm "$root" ${FRESH_MIRROR:-} >"$root/debootstrap.log" 2>&1 ||
+    { tail -n 5 "$root/debootstrap.log" >&2; exit 1; }
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
 mount -t tmpfs -o size=2g shm "$root/dev/shm"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
-for file in /etc/ssl/certs/ca-certificates.crt ${FRESH_EXTRA:-}; do
-    if [ -e "$file" ]; then mkdir -p "$root$(dirname "$file")" && cp -a --no-preserve=ownership "$file" "$root$(dirname "$file")/"; fi
-done
 
 inside() {
     chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        ${PIP_CERT:+PIP_CERT="$PIP_CERT"} ${PIP_FIND_LINKS:+PIP_FIND_LINKS="$PIP_FIND_LINKS"} DEBIAN_FRONTEND=noninteractive bash -c "$1"
+        ${PIP_CERT:+PIP_CERT="$PIP_CERT"} DEBIAN_FRONTEND=noninteractive bash -c "$1"
 }
 
 echo "== README's system packages: $packages"
 inside "apt-get update -qq && apt-get install -y -qq --no-install-recommends $packages >/dev/null"
+# After the packages: installing ca-certificates writes the bundle anew.
+for file in ${FRESH_EXTRA:-}; do
+    mkdir -p "$root$(dirname "$file")" && cp -rL "$file" "$root$(dirname "$file")/"
+done
 git clone --quiet --no-hardlinks . "$root/root/triton-convertor"
 for command in "make demo" "make test" "make demo" "make test"; do
     echo "== $command"
