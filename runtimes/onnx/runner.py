@@ -93,6 +93,9 @@ def create(options: RunnerOptions) -> OnnxRunner:
 
 
 def _import_engine() -> Any:
+    # Releases from 1.29 on report their use to Microsoft unless this is set before the import; the operator may unset it
+    # by giving it another value.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError as error:

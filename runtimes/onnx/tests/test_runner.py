@@ -225,3 +225,15 @@ def test_a_runner_whose_own_import_fails_is_not_called_unknown(tmp_path: Path, m
     monkeypatch.setattr(runtimes, "__path__", [*runtimes.__path__, str(tmp_path)])
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_here"):
         make_runner("broken", RunnerOptions(tmp_path / "model.x"))
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "1"), ("0", "0")], ids=["not set", "the operator's own word"])
+def test_the_engine_reports_to_nobody_unless_the_operator_says_so(
+    load: Any, monkeypatch: pytest.MonkeyPatch, before: str | None, after: str
+) -> None:
+    if before is None:
+        monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    else:
+        monkeypatch.setenv("ORT_DISABLE_TELEMETRY", before)
+    load(graphs.echo())
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == after
