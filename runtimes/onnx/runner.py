@@ -93,8 +93,7 @@ def create(options: RunnerOptions) -> OnnxRunner:
 
 
 def _import_engine() -> Any:
-    # Releases from 1.29 on report their use to Microsoft unless this is set before the import; the operator may unset it
-    # by giving it another value.
+    # From 1.29 on it reports its use to Microsoft unless this is set before the import; the operator's own value stays.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
