@@ -224,10 +224,8 @@ class ClassRules:
         return reached & self._kept[class_ids]
 
     def detections(self, boxes: FloatArray, scores: FloatArray, class_ids: npt.NDArray[Any]) -> Detections:
-        """Return Detections of clipped source-pixel boxes, best first; boxes without area or not finite are dropped."""
-        sides = boxes[:, 2:] - boxes[:, :2]
-        kept = np.flatnonzero((sides > 0).all(axis=1))
-        kept = kept[np.argsort(-scores[kept], kind="stable")]
+        """Return Detections of clipped source-pixel boxes, given best first; boxes without area are dropped."""
+        kept = np.flatnonzero((boxes[:, 2:] > boxes[:, :2]).all(axis=1))
         ids: list[int] = class_ids[kept].tolist()
         return Detections(
             boxes[kept],

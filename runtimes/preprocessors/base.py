@@ -84,7 +84,7 @@ class BasePreprocessor:
         colours = to_grey(image) if self.channels == 1 else to_rgb(image)
         canvas = self._resize(colours, placement)
         for target, channel in zip(planes, self._planes):
-            cv2.LUT(np.ascontiguousarray(canvas[:, :, channel]), self._tables[channel], dst=target)
+            cv2.LUT(cv2.extractChannel(canvas, channel), self._tables[channel], dst=target)
 
     def _resize(self, image: Image, placement: Placement) -> Image:
         height, width = placement.resized

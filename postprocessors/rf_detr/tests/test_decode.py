@@ -46,6 +46,18 @@ def test_nameless_outputs_are_told_by_their_values(box: tuple[float, ...], logit
     assert plain(found)[0][:2] == (2, TWO)
 
 
+def test_a_name_says_more_than_a_value() -> None:
+    boxes, logits = boxes_of(2, BOX), np.full((1, 2, 4), 0.75, np.float32)
+    found = decoder(("labels", "dets"), num_classes=3)([logits, boxes], [FULL_HD])[0]
+    assert plain(found)[0] == (0, 0.6792, BOX_PIXELS)
+
+
+def test_the_last_axis_says_more_than_a_value() -> None:
+    boxes, logits = boxes_of(2, BOX), np.full((1, 2, 9), 0.75, np.float32)
+    found = decoder(("", ""), num_classes=8)([logits, boxes], [FULL_HD])[0]
+    assert plain(found)[0] == (0, 0.6792, BOX_PIXELS)
+
+
 def test_nameless_outputs_that_look_alike_are_taken_in_the_exporters_order() -> None:
     boxes, logits = boxes_of(2, BOX), np.full((1, 2, 4), 0.75, np.float32)
     found = decoder(("", ""), num_classes=3)([boxes, logits], [FULL_HD])[0]
@@ -234,6 +246,10 @@ def test_selection(settings: dict[str, Any], kept: list[int]) -> None:
 def test_ties_go_to_the_lower_index() -> None:
     logits = logits_of(3, 3, {(0, 2): 2.0, (0, 1): 2.0, (2, 0): 2.0})
     assert found_ids(logits, top_k=2) == [1, 2]
+
+
+def test_a_tie_for_the_last_place_is_decided_before_classes_are() -> None:
+    assert found_ids(logits_of(1, 2, {(0, 0): 2.0, (0, 1): 2.0}), top_k=1, classes=[1]) == []
 
 
 def test_one_result_per_image() -> None:

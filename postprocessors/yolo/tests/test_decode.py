@@ -116,12 +116,33 @@ def test_suppression(first: tuple[Any, ...], second: tuple[Any, ...], expected: 
     assert found.scores.tolist() == [pytest.approx(score) for score in expected]
 
 
+def test_equal_scores_keep_the_order_of_the_anchors() -> None:
+    raw = head(1, 60, *[(10 * (anchor + 1), 50, 8, 8, 0, 0.5) for anchor in range(60)])
+    found = decoder(1)([raw], [SQUARE])[0]
+    assert found.boxes[:, 0].tolist() == [10.0 * (anchor + 1) - 4 for anchor in range(60)]
+
+
+def test_half_precision_boxes_are_calculated_in_float32() -> None:
+    frame = FrameGeometry((2048, 2048), (2048, 2048), (2048, 2048))
+    # 1251.5 is no half-precision number, its centre and width are.
+    found = decoder(1)([head(1, 9, (1001, 100, 501, 100, 0, 0.5)).astype(np.float16)], [frame])[0]
+    assert found.boxes[0].tolist() == [750.5, 50.0, 1251.5, 150.0]
+
+
 def test_class_agnostic_suppression() -> None:
     raw = head(2, 20, corner_row(10, 10, 60, 60, 0, 0.9), corner_row(10, 10, 60, 60, 1, 0.8))
     assert decoder(2, class_agnostic=True)([raw], [SQUARE])[0].class_ids.tolist() == [0]
 
 
-@pytest.mark.parametrize("size", [pytest.param((0, 50), id="B49-no-width"), pytest.param((-10, 20), id="B49-negative")])
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param((0, 50), id="B49-no-width"),
+        pytest.param((-10, 20), id="B49-negative"),
+        pytest.param((-100, 200), id="negative-area-larger-than-the-good-box"),
+        pytest.param((-10, -20), id="turned-inside-out"),
+    ],
+)
 def test_boxes_without_area(size: tuple[float, float]) -> None:
     flat = [(100, 100, *size, 0, 0.9), (100, 100, *size, 0, 0.8)]
     found = decoder(1)([head(1, 9, *flat, (300, 300, 20, 20, 0, 0.7))], [SQUARE])[0]

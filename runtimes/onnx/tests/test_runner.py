@@ -31,6 +31,11 @@ def load(tmp_path: Path) -> Any:
     return load_graph
 
 
+def available_cpus() -> int | None:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count()
+
+
 def message(load: Any, content: bytes, **options: Any) -> str:
     with pytest.raises(RunnerError) as caught:
         load(content, **options)
@@ -101,13 +106,23 @@ def test_auto_takes_the_cpu_and_says_so(load: Any) -> None:
     assert details["engine"] == VERSION
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         assert (details["device"], details["providers"]) == ("cpu", "CPUExecutionProvider")
-    affinity = getattr(os, "sched_getaffinity", None)
-    assert details["threads"] == str(len(affinity(0)) if affinity else os.cpu_count())
 
 
-def test_threads_as_asked(load: Any) -> None:
-    runner = load(graphs.echo(), threads=1, device="cpu")
-    assert (runner.details["threads"], runner.details["device"]) == ("1", "cpu")
+@pytest.mark.parametrize(("asked", "given"), [(0, None), (1, 1), (3, 3)])
+def test_b93_threads_are_set_not_guessed(
+    load: Any, monkeypatch: pytest.MonkeyPatch, asked: int, given: int | None
+) -> None:
+    seen: list[int] = []
+    real = onnxruntime.InferenceSession
+
+    def watched(path: str, settings: Any, providers: Any) -> Any:
+        seen.append(settings.intra_op_num_threads)
+        return real(path, settings, providers=providers)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", watched)
+    details = load(graphs.echo(), threads=asked, device="cpu").details
+    assert seen == [int(details["threads"])]
+    assert seen[0] == (given or available_cpus())
 
 
 @pytest.mark.skipif(

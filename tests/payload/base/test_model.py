@@ -175,6 +175,11 @@ def test_whatever_an_engine_raises_is_one_line(load: Loader) -> None:
     assert numbers(tensors(third))[0] == 1
 
 
+def test_a_long_reason_is_cut(load: Loader) -> None:
+    model = load(runner=ScriptedRunner(NOTHING, ValueError("x" * 10_000)), decode={"num_classes": 2})
+    assert len(error_of(ask(model, IMAGE)[0])) < 600
+
+
 def test_b13_scores_that_are_logits_are_a_request_error(load: Loader) -> None:
     model = load(runner=ScriptedRunner(NOTHING, head((4, 4, 4, 4, 0, 7.28)), FOUND), decode={"num_classes": 2})
     first, second = ask(model, IMAGE, IMAGE)
