@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from runtimes.contract import RunnerError, RunnerOptions, TensorSpec, make_runner
+from runtimes.onnx.refusals import one_line
 from runtimes.onnx.tests import graphs
 
 onnxruntime: Any = pytest.importorskip("onnxruntime")
@@ -211,6 +212,12 @@ def test_a_batch_that_the_graph_refuses_is_one_line(load: Any) -> None:
         runner(np.concatenate([IMAGE, IMAGE]))
     assert "\n" not in str(caught.value)
     assert len(runner(IMAGE)) == 1
+
+
+def test_a_long_reason_is_cut() -> None:
+    line = one_line("[ONNXRuntimeError] : 1 : FAIL : a\n b " + "x" * 1000)
+    assert line.startswith("a b xx")
+    assert len(line) == 300
 
 
 def test_a_closed_runner(load: Any) -> None:

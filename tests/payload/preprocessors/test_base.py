@@ -8,9 +8,11 @@ import cv2
 import numpy as np
 import pytest
 
-from runtimes.preprocessors.base import PAD_VALUE, BasePreprocessor, Placement, place
+from runtimes.preprocessors.base import BasePreprocessor, Placement, place
 from runtimes.preprocessors.colour import ImageError
 
+# The padding of the YOLO exporters.
+GREY = 114
 SETTINGS: dict[str, Any] = {
     "height": 4,
     "width": 4,
@@ -67,7 +69,7 @@ def test_letterbox_pads_with_grey_around_the_resized_image() -> None:
     image = noise(300, 451, 3)
     planes = run(image, height=320, width=320, preserve_aspect=True, image_range_scale=False)
     inner = cv2.resize(image, (320, 213), interpolation=cv2.INTER_LINEAR)
-    expected = np.full((320, 320, 3), PAD_VALUE, np.uint8)
+    expected = np.full((320, 320, 3), GREY, np.uint8)
     expected[53 : 53 + 213] = inner
     np.testing.assert_array_equal(planes, expected.transpose(2, 0, 1))
 
@@ -184,7 +186,7 @@ def test_b69_one_channel_networks(image: np.ndarray, expected: int) -> None:
     assert planes.shape == (1, 4, 4)
     assert set(planes.ravel().tolist()) == {expected}
     letterboxed = run(image, channels=1, width=8, image_range_scale=False, preserve_aspect=True)
-    assert letterboxed[0, 0].tolist() == [PAD_VALUE] * 2 + [expected] * 4 + [PAD_VALUE] * 2
+    assert letterboxed[0, 0].tolist() == [GREY] * 2 + [expected] * 4 + [GREY] * 2
     normalised = run(image, channels=1, layout="NHWC", mean=[0.5], std=[0.5])
     assert normalised == pytest.approx(np.full((4, 4, 1), (expected / 255 - 0.5) / 0.5), abs=1e-6)
 
@@ -228,7 +230,7 @@ def test_tiny_and_long_images(shape: tuple[int, ...], interpolation: str, preser
         np.full(shape, 200, np.uint8), height=64, width=48, interpolation=interpolation, preserve_aspect=preserve_aspect
     )
     assert planes.shape == (3, 64, 48)
-    expected = {np.float32(200) / np.float32(255)} | ({np.float32(PAD_VALUE) / np.float32(255)} & set(planes.ravel()))
+    expected = {np.float32(200) / np.float32(255)} | ({np.float32(GREY) / np.float32(255)} & set(planes.ravel()))
     assert set(planes.ravel()) == expected
 
 
