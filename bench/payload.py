@@ -8,6 +8,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+
 from bench.timing import Row, milliseconds
 from postprocessors.contract import DecoderConfig, FrameGeometry, make_decoder
 from runtimes.preprocessors.base import BasePreprocessor

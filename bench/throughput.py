@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from bench.timing import Row
 from convertor.serve.process import running_server
 from training.scenes import draw_parts

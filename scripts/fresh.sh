@@ -18,12 +18,14 @@ leave() {
 trap leave EXIT
 
 echo "== a bare Debian 12 in $root"
+chmod 755 "$root"  # it becomes / inside
 debootstrap --variant=minbase bookworm "$root" ${FRESH_MIRROR:-} >"$root/debootstrap.log" 2>&1 ||
     { tail -n 5 "$root/debootstrap.log" >&2; exit 1; }
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
 mount -t tmpfs -o size=2g shm "$root/dev/shm"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+echo "127.0.0.1 localhost" >"$root/etc/hosts"  # debootstrap leaves it to the installer
 
 inside() {
     chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

@@ -1,4 +1,4 @@
-"""Served detections of the demo's detector against an independent pipeline, and against our own parts called directly."""
+"""Served detections of the demo's detector: against an independent pipeline, and our own parts called directly."""
 
 from __future__ import annotations
 
