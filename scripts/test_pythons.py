@@ -1,7 +1,7 @@
 """Run the payload's tests on the oldest, the usual and the newest Python that a server's stub may have.
 
 Each gets a virtual environment below .cache/pythons with the libraries that go with it. Interpreters are those that
-the environment's CONVERTOR_PYTHONS names (paths, joined like PATH), then `python3.9` and so on on PATH. One that is not
+the environment's CONVERTOR_PYTHONS names (paths, joined like PATH), then `python3.9` and so on on PATH, then pyenv's. One that is not
 here is named and skipped; none at all, or a failing test, is an error.
 """
 
@@ -43,8 +43,17 @@ def main() -> int:
 
 def _find(version: str) -> str | None:
     named = [path for path in os.environ.get("CONVERTOR_PYTHONS", "").split(os.pathsep) if path]
-    candidates = [*named, shutil.which(f"python{version}")]
+    candidates = [*named, shutil.which(f"python{version}"), *_of_pyenv(version)]
     return next((path for path in candidates if path and _version_of(path) == version), None)
+
+
+def _of_pyenv(version: str) -> list[str]:
+    """Return pyenv's interpreters of a version: its command on PATH is a shim that may be switched off."""
+    pyenv = shutil.which("pyenv")
+    if pyenv is None:
+        return []
+    root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+    return [str(path) for path in Path(root, "versions").glob(f"{version}.*/bin/python")]
 
 
 def _version_of(interpreter: str) -> str:
