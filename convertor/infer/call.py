@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CAPTURE, OVERLAY = "output_capture", "output_overlay"
 _PARTS = ("base_", "marshal_", "decode_")
 _MAX_NAMED = 20
+_HINT = "start one with `convertor serve REPOSITORY`, or say where it is with --url and --protocol"
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,10 @@ class ServedModel:
             _check_ready(self.name, models)
         try:
             metadata = self._channel.metadata(self.name)
-        except (RequestError, SilentError) as error:
+        except RequestError as error:
             raise ServerError(f"model {self.name}: {error}") from error
+        except SilentError as error:
+            raise ServerError(f"what answers at {self._endpoint} is no Triton server ({error}); {_HINT}") from error
         _check_profile(self.name, metadata, models)
 
 
@@ -103,13 +106,12 @@ def _is_live(channel: Channel) -> bool:
 
 
 def _check_live(channel: Channel, endpoint: Endpoint) -> None:
-    hint = "start one with `convertor serve REPOSITORY`, or say where it is with --url and --protocol"
     try:
         live = channel.live()
     except (RequestError, SilentError) as error:
-        raise ServerError(f"no Triton server answers at {endpoint} ({error}); {hint}") from error
+        raise ServerError(f"no Triton server answers at {endpoint} ({error}); {_HINT}") from error
     if not live:
-        raise ServerError(f"what answers at {endpoint} is not a live Triton server; {hint}")
+        raise ServerError(f"what answers at {endpoint} is not a live Triton server; {_HINT}")
 
 
 def _index(channel: Channel) -> dict[str, list[dict[str, Any]]]:

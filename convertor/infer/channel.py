@@ -74,8 +74,7 @@ def open_channel(endpoint: Endpoint) -> Channel:
 class _Http:
     def __init__(self, endpoint: Endpoint) -> None:
         self._module: Any = importlib.import_module("tritonclient.http")
-        broken: Any = importlib.import_module("geventhttpclient.response").HTTPParseError
-        self._silence = (OSError, ValueError, broken)
+        self._broken: Any = importlib.import_module("geventhttpclient.response").HTTPParseError
         # Without a factory of its own the client checks certificates against certifi's list, not the system's.
         tls = {"ssl_context_factory": importlib.import_module("gevent.ssl").create_default_context}
         self._client: Any = self._module.InferenceServerClient(
@@ -108,7 +107,9 @@ class _Http:
             return call()
         except self._module.InferenceServerException as error:
             raise RequestError(str(error.message())) from error
-        except self._silence as error:
+        except self._broken as error:
+            raise SilentError("it does not speak HTTP; for gRPC say --protocol grpc") from error
+        except (OSError, ValueError) as error:
             raise SilentError(getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
 
 
@@ -143,9 +144,14 @@ class _Grpc:
         except self._module.InferenceServerException as error:
             message = str(error.message())
             if str(error.status()) in _GRPC_SILENCE:
-                # "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Connection refused (111)"
-                raise SilentError(message.rsplit(": ", 1)[-1]) from error
+                raise SilentError(_last_words(message)) from error
             raise RequestError(message) from error
+
+
+def _last_words(message: str) -> str:
+    """Return the cause from "failed to connect to all addresses; last error: ...: Connection refused (111)"."""
+    words = message.rsplit(": ", 1)[-1].strip(" ]")
+    return "no connection" if words in ("", "OK") else words
 
 
 def _tensors(module: Any, inputs: Mapping[str, Bytes], outputs: Sequence[str]) -> tuple[list[Any], list[Any]]:  # noqa: ANN401

@@ -10,6 +10,10 @@ from convertor import console
 from convertor.errors import one_line
 from convertor.infer.results import Detections, Result, Verdict
 
+# Columns that a folded name keeps; columns between two columns of a drawn table.
+_LEAST_NAME = 8
+_GAP = 3
+
 
 @dataclass(frozen=True)
 class Table:
@@ -17,9 +21,9 @@ class Table:
 
     Attributes:
         title: The image, its size, the model, the result in a few words.
-        columns: Headings; empty when there is nothing to list. Every column but the first named one is right-aligned.
+        columns: Headings; empty when there is nothing to list.
         rows: One text per column.
-        text_columns: Positions of left-aligned columns.
+        text_columns: Positions of the columns of names, left-aligned; numbers are right-aligned.
     """
 
     title: str
@@ -74,9 +78,7 @@ def _percent(share: float, digits: int = 1) -> str:
 
 def show(table: Table) -> None:
     """Print a table on stdout: drawn on a terminal, else plain."""
-    if sys.stdout.isatty():
-        _draw(table)
-    else:
+    if not (sys.stdout.isatty() and _draw(table)):
         console.say(*plain_lines(table), "")
 
 
@@ -103,23 +105,30 @@ def _cells(text: str) -> int:
     return cell_len(text)
 
 
-def _draw(table: Table) -> None:
+def _draw(table: Table) -> bool:
+    """Draw a table; return False, having drawn nothing, where its numbers would have to be cut."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as Drawn
     from rich.text import Text
 
-    # Names come from files and from the server: as Text, brackets in them are no markup.
     terminal = Console(highlight=False)
+    drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    needed = 0
+    for place, name in enumerate(table.columns):
+        left = place in table.text_columns
+        # Names may be folded, down to a few letters; numbers never.
+        width = max(_cells(line[place]) for line in (table.columns, *table.rows))
+        least = min(width, _LEAST_NAME) if left else width
+        drawn.add_column(name, justify="left" if left else "right", overflow="fold", min_width=least, no_wrap=not left)
+        needed += least + _GAP
+    if needed - _GAP > terminal.width:
+        return False
+    # Names come from files and from the server: as Text, brackets in them are no markup.
     terminal.print(Text(table.title, style="bold"))
+    for row in table.rows:
+        drawn.add_row(*(Text(cell) for cell in row))
     if table.columns:
-        drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-        for place, name in enumerate(table.columns):
-            left = place in table.text_columns
-            drawn.add_column(
-                name, justify="left" if left else "right", overflow="fold", no_wrap=not left, min_width=len(name)
-            )
-        for row in table.rows:
-            drawn.add_row(*(Text(cell) for cell in row))
         terminal.print(drawn)
     terminal.print()
+    return True
