@@ -1,7 +1,7 @@
 """Run the payload's tests on the oldest, the usual and the newest Python that a server's stub may have.
 
 Each gets a virtual environment below .cache/pythons with the libraries that go with it. Interpreters are those that
-the environment's CONVERTOR_PYTHONS names (paths, joined like PATH), `python3.9` and so on on PATH, and pyenv's. One that
+the environment's CONVERTOR_PYTHONS names (joined like PATH), `python3.9` and so on on PATH, and pyenv's. One that
 is not here is named and skipped; none at all, or a failing test, is an error.
 """
 
