@@ -79,11 +79,16 @@ def run(arguments: argparse.Namespace, unknown: list[str]) -> int:
     with ExitStack() as stack:
         prepared = prepare(arguments.packages, options, stack)
         for one in prepared:
-            console.tell(*one.facts, *(f"warning: {one.package.path.name}: {line}" for line in one.warnings))
+            where = one.package.path.name
+            console.tell(
+                *(f"{where}: {line}" for line in one.facts), *(f"warning: {where}: {line}" for line in one.warnings)
+            )
         if arguments.dry_run:
             _print_plans([one.plan for one in prepared], arguments.json)
             return 0
         results = [_publish(one, options) for one in prepared]
+    if not all(result.already_there for result in results):
+        _tell_what_is_next(prepared, options)
     if arguments.json:
         _print_json([_described(one, result, options) for one, result in zip(prepared, results)])
     return 0
@@ -106,11 +111,17 @@ def _publish(one: Prepared, options: Options) -> Published:
         return result
     console.tell(
         f"{plan.name} version {result.version}: published in {options.repository} "
-        f"({', '.join(result.models)}; {_amount(result.bytes)})",
-        f"the server's python needs: pip install {shlex.join(plan.requirements)}",
-        f"next: convertor serve {shlex.quote(str(options.repository))}",
+        f"({', '.join(result.models)}; {_amount(result.bytes)})"
     )
     return result
+
+
+def _tell_what_is_next(prepared: list[Prepared], options: Options) -> None:
+    requirements = dict.fromkeys(line for one in prepared for line in one.plan.requirements)
+    console.tell(
+        f"the server's python needs: pip install {shlex.join(requirements)}",
+        f"next: convertor serve {shlex.quote(str(options.repository))}",
+    )
 
 
 def _print_plans(plans: list[RepositoryPlan], as_json: bool) -> None:

@@ -15,7 +15,8 @@ from convertor.manifest.parse import Manifest
 from convertor.render import render_config
 
 MODEL_FORMAT = 1
-PAYLOAD_REQUIREMENTS = ["numpy", "opencv-python-headless"]
+# Every release of Triton's image so far installs NumPy 1.x for the python backend, and OpenCV 5 needs NumPy 2.
+PAYLOAD_REQUIREMENTS = ["numpy<2", "opencv-python-headless<5"]
 
 
 @dataclass(frozen=True)

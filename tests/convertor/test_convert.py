@@ -230,7 +230,7 @@ def test_publish_then_already_there_then_next(work: Path, capsys: Capture) -> No
     out, err = capsys.readouterr()
     assert out == ""
     assert "p version 1: published in models (base_p, marshal_p, p; " in err
-    assert "pip install numpy opencv-python-headless 'onnxruntime" in err
+    assert "pip install 'numpy<2' 'opencv-python-headless<5' 'onnxruntime" in err
     assert err.endswith("next: convertor serve models\n")
     published = tree(work)
     assert json.loads(published["models/p/1/model.json"] or b"")["source_sha256"] != ""
