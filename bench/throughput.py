@@ -30,12 +30,12 @@ def served_over_bare() -> list[Row]:
     """Alternate the bare loop and the served clients; quote the median ratio of one run."""
     image = draw_parts(500_000, (320, 320), "evaluation").image
     rows: list[Row] = []
-    # The engine's threads in all are the same on both sides: 2.
-    for instances, threads in ((1, 2), (2, 1)):
+    # Both sides have the same number of engine threads in all.
+    for instances, threads in ((1, 1), (1, 2), (2, 1)):
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
             repository = _repository(Path(name), instances, threads)
             with running_server(repository) as server:
-                pairs = [(_bare(), _served(server.grpc_url, image)) for _ in range(ROUNDS)]
+                pairs = [(_bare(instances * threads), _served(server.grpc_url, image)) for _ in range(ROUNDS)]
         ratio = statistics.median(served / bare for bare, served in pairs)
         bare, served = (statistics.median(side) for side in zip(*pairs))
         bound = "CPU: engine, JPEG, gRPC and clients share 2 cores; the bare loop has them to itself"
@@ -55,17 +55,17 @@ def _repository(folder: Path, instances: int, threads: int) -> Path:
     return folder / "repository"
 
 
-def _bare() -> float:
-    """Return images per second of `session.run` alone, in a process of its own, with 2 threads."""
+def _bare(threads: int) -> float:
+    """Return images per second of `session.run` alone, in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_bare_loop)
+        return pool.apply(_bare_loop, (threads,))
 
 
-def _bare_loop() -> float:
+def _bare_loop(threads: int) -> float:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(PACKAGE / "model.onnx"), options, providers=["CPUExecutionProvider"])
     batch = np.zeros((1, 3, 320, 320), np.float32)
