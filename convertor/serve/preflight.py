@@ -17,8 +17,18 @@ def check_repository(repository: Path) -> None:
     """Check that `repository` is a folder with at least one model in it.
 
     Raises:
-        RefusedError: It is missing, no folder, a single model, empty, or has a name in it on which Triton hangs.
+        RefusedError: It is missing, unreadable, no folder, a single model, empty, or has a name in it on which Triton
+            hangs.
     """
+    try:
+        _check_repository(repository)
+    except OSError as error:
+        raise RefusedError(
+            f"{repository}: cannot be read ({error.strerror}); check the path and its permissions"
+        ) from error
+
+
+def _check_repository(repository: Path) -> None:
     if not repository.is_dir():
         what = "is not a folder" if repository.exists() else "is not there"
         raise RefusedError(f"{repository}: {what}; make a model repository with: convert package.zip -o {repository}")
