@@ -49,8 +49,9 @@ def resolve_host(host: str) -> str:
     """
     try:
         return socket.gethostbyname(host)
-    except OSError as error:
-        raise ServerError(f"--host {host}: {error.strerror}; give an IPv4 address of this machine") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: an empty label in it, or one over 63 letters
+        reason = getattr(error, "strerror", None) or "no name of a host"
+        raise ServerError(f"--host {host}: {reason}; give an IPv4 address of this machine") from error
 
 
 def claim_port(host: str, wish: PortWish, option: str) -> PortClaim:

@@ -1,5 +1,6 @@
 """Ports: free ones, taken ones, and ones that another server of ours is about to bind."""
 
+import re
 import socket
 from collections.abc import Iterator
 
@@ -50,9 +51,12 @@ def test_connections_of_a_former_server_do_not_count() -> None:
         assert claim.number == number
 
 
-def test_a_host_without_an_address() -> None:
-    with pytest.raises(ServerError, match=r"--host no\.such\.host\.invalid: .*; give an IPv4 address of this machine"):
-        resolve_host("no.such.host.invalid")
+@pytest.mark.parametrize(
+    "host", ["no.such.host.invalid", pytest.param("a..b", id="empty label"), pytest.param("a" * 64, id="long label")]
+)
+def test_a_host_without_an_address(host: str) -> None:
+    with pytest.raises(ServerError, match=f"--host {re.escape(host)}: .*; give an IPv4 address of this machine"):
+        resolve_host(host)
 
 
 def test_an_address_of_another_machine() -> None:
