@@ -84,8 +84,13 @@ def next_version(state: RepositoryState, requested: int | None) -> int:
     """Return the version to publish: the highest + 1, or the requested one.
 
     Raises:
-        RefusedError: The requested version exists or is below the highest.
+        RefusedError: The requested version exists or is below the highest, or no number is left above that.
     """
+    if state.highest >= HIGHEST_POSSIBLE:
+        raise RefusedError(
+            f"{state.name}: version {state.highest} is the highest there can be; take another --name, "
+            "or move the model's directories away and convert again"
+        )
     if requested is None:
         return state.highest + 1
     advice = f"take --version {state.highest + 1} or higher, or leave --version out"

@@ -59,6 +59,12 @@ def test_versions(tmp_path: Path) -> None:
         next_version(state, 3)
 
 
+def test_no_version_follows_the_highest_that_triton_can_count(tmp_path: Path) -> None:
+    put(tmp_path / "r", make_plan(2**63 - 1), b"a")
+    with pytest.raises(RefusedError, match=f"cam: version {2**63 - 1} is the highest there can be; .*move the model"):
+        next_version(survey(tmp_path / "r", "cam"), None)
+
+
 def test_two_ensembles_of_which_one_is_committed(tmp_path: Path) -> None:
     """A kill between two commits: nothing that either pins may be taken for a leftover."""
     put(tmp_path / "r", make_plan(1, profile="tensors"), b"a")
