@@ -15,6 +15,8 @@ from capture_request import Metadata, is_file_name
 
 ROOTS_VARIABLE = "CAPTURE_ROOTS"
 SUFFIX = "detections.json"
+# Linux takes no longer path (PATH_MAX), and resolving one takes time quadratic in its parts: minutes for a megabyte.
+MAX_FOLDER_BYTES = 4096
 
 
 class NotWrittenError(Exception):
@@ -33,11 +35,14 @@ def write_detections(content: bytes, metadata: Metadata, roots: Sequence[Path]) 
     The folder has to exist; a file (or link) of that name is replaced.
 
     Raises:
-        NotWrittenError: No folder or id, the folder is not below a root once its links are resolved, the id is no
-            file name, or the file system refuses.
+        NotWrittenError: No folder or id, the folder has over MAX_FOLDER_BYTES or is not below a root once its links are
+            resolved, the id is no file name, or the file system refuses.
     """
     if not metadata.folder or not is_file_name(metadata.capture_id):
         raise NotWrittenError("METADATA has no capture folder, or no capture_id that can be a file name")
+    size = len(metadata.folder.encode("utf-8", "surrogatepass"))
+    if size > MAX_FOLDER_BYTES:
+        raise NotWrittenError(f"METADATA's capture folder has {size} bytes, expected at most {MAX_FOLDER_BYTES}")
     try:
         folder = _allowed(metadata.folder, roots)
         target = folder / f"{metadata.capture_id}.{SUFFIX}"

@@ -81,6 +81,17 @@ def test_folders_that_are_no_place(tree: Path, folder: str, monkeypatch: pytest.
     assert files_of(tree) == set()
 
 
+def test_a_folder_of_a_megabyte_is_refused_unread_and_told_in_short(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Resolving one takes minutes, quadratic in its parts, and one request must not hold up the others."""
+    monkeypatch.setattr(os.path, "realpath", lambda _: pytest.fail("resolved"))
+    with pytest.raises(NotWrittenError, match=r"^METADATA's capture folder has 1000000 bytes, expected at most 4096$"):
+        write_detections(CONTENT, Metadata("a", "/a" * 500_000), [tree])
+    with pytest.raises(NotWrittenError, match="has 4098 bytes"):
+        write_detections(CONTENT, Metadata("a", "/" + "é" * 2048 + "a"), [tree])
+
+
 def test_a_link_in_the_files_place_is_replaced(tree: Path) -> None:
     victim = tree / "outside/victim"
     victim.write_text("keep")
