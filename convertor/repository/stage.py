@@ -36,6 +36,7 @@ class Stage:
 
     def __init__(self, folder: Path, plan: RepositoryPlan) -> None:
         self.folder = folder
+        self._models = plan.models
         self._version = str(plan.version)
         self._digests: dict[str, str] = {}
 
@@ -69,14 +70,19 @@ class Stage:
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def sync(self) -> int:
-        """Set the modes, flush every file and directory to disk and return the bytes of the files."""
+        """Set the modes, flush every file and directory to disk and return the bytes of the files.
+
+        Raises:
+            OSError: A file cannot be flushed, or is gone: somebody else removes what lies beside the repository.
+        """
         size = 0
-        for directory, _, files in os.walk(self.folder, topdown=False):
-            for name in files:
-                path = Path(directory, name)
+        # By the plan and not by what lies there: an incomplete version must not be published.
+        for model in self._models:
+            for path in (self.folder / model.name / CONFIG, *(self._path(model, file.path) for file in model.files)):
                 path.chmod(FILE_MODE)
                 flush(path)
                 size += path.stat().st_size
+        for directory, _, _ in os.walk(self.folder, topdown=False):
             Path(directory).chmod(DIRECTORY_MODE)
             flush(Path(directory))
         return size

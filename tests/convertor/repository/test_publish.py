@@ -268,3 +268,20 @@ def test_error_numbers_are_told_in_words(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"nothing was published: Disk quota exceeded \(/somewhere/weights\)"):
         publish(make_plan(1), FakePackage(full, weights=b""), tmp_path / "r", survey(tmp_path / "r", "cam"))
     assert tree(tmp_path) == {}
+
+
+def test_a_version_that_lost_a_file_while_it_was_staged_is_not_published(tmp_path: Path) -> None:
+    """Somebody removes the repository's folder, staging and all, while a convert is writing there."""
+    put(tmp_path / "r", make_plan(1), b"a")
+    before = tree(tmp_path)
+
+    def lose(step: steps.Step) -> None:
+        if step.name == "sync":
+            next(tmp_path.glob(".r.staging-*/new/base_cam/2/artifact/model.onnx")).unlink()
+        step.do()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "run_step", lose)
+        with pytest.raises(RefusedError, match=r"nothing was published: No such file.*artifact/model\.onnx"):
+            put(tmp_path / "r", make_plan(2), b"b")
+    assert tree(tmp_path) == before
