@@ -235,7 +235,7 @@ def read_model_json(folder: Path) -> dict[str, object] | None:
     """Read a version folder's model.json; None when it is missing or not one of ours."""
     try:
         described: object = json.loads((folder / MODEL_JSON).read_text(encoding="utf-8"))
-    except (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except (ValueError, RecursionError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     if not isinstance(described, dict):
         return None

@@ -59,6 +59,13 @@ def test_versions(tmp_path: Path) -> None:
         next_version(state, 3)
 
 
+def test_a_model_json_that_nests_too_deeply_is_none_of_ours(tmp_path: Path) -> None:
+    put(tmp_path / "r", make_plan(1), b"a")
+    (tmp_path / "r/base_cam/1/model.json").write_text("[" * 100_000)
+    with pytest.raises(RefusedError, match="base_cam: was not written by convert"):
+        survey(tmp_path / "r", "cam")
+
+
 def test_no_version_follows_the_highest_that_triton_can_count(tmp_path: Path) -> None:
     put(tmp_path / "r", make_plan(2**63 - 1), b"a")
     with pytest.raises(RefusedError, match=f"cam: version {2**63 - 1} is the highest there can be; .*move the model"):
