@@ -7,6 +7,7 @@ from typing import Any
 
 from convertor.facts import OnnxFacts, parse_names
 from convertor.families import Family
+from convertor.manifest.kinds import text
 from convertor.manifest.parse import ANOMALY, MANIFEST, Manifest
 from convertor.manifest.reader import as_json
 from convertor.network import STAGE, Network
@@ -40,12 +41,17 @@ def preprocess_settings(manifest: Manifest, network: Network, notes: Notes) -> d
 
 
 def class_names(manifest: Manifest, facts: OnnxFacts | None) -> tuple[str, ...]:
-    """Return names by class id: the manifest's, else those in the graph's metadata when the count fits."""
+    """Return names by class id: the manifest's, else those in the graph's metadata when the count fits.
+
+    What the manifest would be refused for is no name in the metadata either: "" then, as for one that is missing.
+    """
     if manifest.class_names:
         return manifest.class_names
     embedded = parse_names(facts.metadata.get("names", "")) if facts else None
     count = manifest.detection.get("num_classes")
-    return embedded if embedded and count in (None, len(embedded)) else ()
+    if not embedded or count not in (None, len(embedded)):
+        return ()
+    return tuple(name if text.accepts(name) else "" for name in embedded)
 
 
 def decode_settings(manifest: Manifest, family: Family, names: tuple[str, ...], notes: Notes) -> dict[str, Any]:

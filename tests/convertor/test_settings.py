@@ -26,6 +26,16 @@ def graph(*shape: int | str | None, **more: Any) -> dict[str, bytes]:
     return {"model.onnx": onnx_bytes({"images": shape}, **more)}
 
 
+def test_names_in_the_graph_that_are_no_text_of_one_line_are_left_out(tmp_path: Path) -> None:
+    """A lone surrogate could not even be written into model.json, which is UTF-8."""
+    manifest = detector({}, num_classes=5)
+    del manifest["detection"]["class_names"]
+    embedded = r"{0: 'cat', 1: '\ud800', 2: 'a\nb', 3: '\x1b[31m', 4: 'été'}"
+    head = {"output0": (1, 9, 21)}
+    one = prepared(tmp_path, manifest, {"model.onnx": onnx_bytes(outputs=head, names=embedded)})
+    assert model_json(one)["class_names"] == ["cat", "", "", "", "été"]
+
+
 def test_defaults_of_a_detector(tmp_path: Path) -> None:
     manifest = {"runtime": "onnx", "task": "object_detection", "detection": {"layout": "yolo", "num_classes": 3}}
     written = model_json(prepared(tmp_path, manifest, graph(*NCHW)))
