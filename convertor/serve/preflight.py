@@ -18,7 +18,7 @@ def check_repository(repository: Path) -> None:
 
     Raises:
         RefusedError: It is missing, unreadable, no folder, a single model, empty, or has a name in it on which Triton
-            hangs.
+            hangs or that it cannot list.
     """
     try:
         _check_repository(repository)
@@ -40,6 +40,11 @@ def _check_repository(repository: Path) -> None:
     spaced = [name for name in models if any(character.isspace() for character in name)]
     if spaced:
         raise RefusedError(*(f"{repository / name}: Triton hangs on a name with a space; rename it" for name in spaced))
+    odd = [name for name in models if not name.isprintable()]
+    if odd:  # its index is then no JSON
+        raise RefusedError(
+            *(f"{repository / name}: Triton cannot list a name with such characters; rename it" for name in odd)
+        )
 
 
 def model_names(repository: Path) -> frozenset[str]:

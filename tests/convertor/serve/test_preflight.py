@@ -27,6 +27,9 @@ def test_a_repository_with_a_model_passes(tmp_path: Path) -> None:
         pytest.param(
             lambda root: _folder(root, "a b"), "a b: Triton hangs on a name with a space", id="space in a name"
         ),
+        pytest.param(
+            lambda root: _folder(root, os.fsdecode(b"n\xff")), r"n.*: Triton cannot list a name", id="not UTF-8"
+        ),
         pytest.param(lambda root: _file(root, "config.pbtxt").parent, "is the folder of one model", id="a model"),
         pytest.param(lambda root: root / ("a" * 300), r"cannot be read \(File name too long\)", id="name too long"),
     ],
