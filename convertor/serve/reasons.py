@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from convertor import errors
+
 _STATUS = re.compile(
     r"^(?:Internal|Invalid argument|Unavailable|Unsupported|Not found|Unknown|Already exists): ", re.IGNORECASE
 )
@@ -20,6 +22,7 @@ _SHM_FULL = (
 )
 _NOISE = ("CudaDriverHelper", "unable to create stream", "failed to load all models", "NVML", "chttp2_server")
 _STUB_DIED = re.compile(r"Stub process '.*' is not healthy|Stub process .* (?:exited|died)")
+_LONGEST = 1000
 _MODULE = re.compile(r"No module named '(?P<module>[^']+)'")
 
 
@@ -40,7 +43,13 @@ def one_line(reason: str) -> str:
         return f"needs Triton's {backend.group(1)} backend, which this server does not have"
     if "no GPUs are available" in text:
         return f"{text}; convert with --device cpu, or start the server where it sees a GPU"
-    return text or "no reason given"
+    return _printable(text) or "no reason given"
+
+
+def _printable(text: str) -> str:
+    """Return a text that a terminal may show: an engine repeats names from the graph, which may hold anything."""
+    shown = errors.one_line(text[: _LONGEST + 1])
+    return shown if len(text) <= _LONGEST else f"{shown[:_LONGEST]}..."
 
 
 def missing_module(reason: str) -> str | None:

@@ -49,6 +49,8 @@ from convertor.serve import reasons
             id="no GPU",
         ),
         pytest.param("", "no reason given", id="nothing said"),
+        pytest.param("\x1b[31mnode\x07", "\\x1b[31mnode\\x07", id="control characters of a graph's names"),
+        pytest.param("n" * 5000, "n" * 1000 + "...", id="a very long one"),
         pytest.param("something new", "something new", id="unknown words come through"),
     ],
 )
