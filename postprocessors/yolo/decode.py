@@ -85,7 +85,9 @@ class YoloDecoder:
         centres = head[:4, anchors].astype(np.float32)
         # A box without area would divide by a union of zero.
         usable = plausible(centres.T) & (centres[2:] > 0).all(axis=0)
-        scores, class_ids, boxes = scores[usable], class_ids[usable], _corners(centres[:, usable])
+        if not usable.all():
+            scores, class_ids, centres = scores[usable], class_ids[usable], centres[:, usable]
+        boxes = _corners(centres)
         order = np.argsort(-scores, kind="stable")[:MAX_CANDIDATES]
         kept = order[suppress(boxes[order], class_ids[order], self._iou_threshold, self._max_det, self._class_agnostic)]
         return self._rules.detections(frame.to_source(boxes[kept]), scores[kept], class_ids[kept])

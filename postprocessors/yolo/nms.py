@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
-BLOCK = 128
+# Later blocks may be larger: the boxes that are kept by then drop most of them.
+FIRST_BLOCK, LARGEST_BLOCK = 96, 384
 
 
 def suppress(
@@ -30,15 +31,15 @@ def suppress(
         class_agnostic: Compare boxes of different classes too.
     """
     candidates = _Candidates(boxes, np.zeros_like(class_ids) if class_agnostic else class_ids)
-    kept = np.zeros(0, np.intp)
-    for start in range(0, len(boxes), BLOCK):
-        block = np.arange(start, min(start + BLOCK, len(boxes)))
+    kept, start, size = np.zeros(0, np.intp), 0, FIRST_BLOCK
+    while start < len(boxes) and len(kept) < max_det:
+        block = np.arange(start, min(start + size, len(boxes)))
+        start, size = start + size, min(2 * size, LARGEST_BLOCK)
         if len(kept):
-            hit = candidates.conflicts(block, kept, iou_threshold)
-            block = block[~hit.any(axis=1)]
+            block = block[~candidates.conflicts(block, kept, iou_threshold).any(axis=1)]
+        if not len(block):
+            continue
         kept = np.concatenate([kept, block[_greedy(candidates.conflicts(block, block, iou_threshold))]])
-        if len(kept) >= max_det:
-            break
     return kept[:max_det]
 
 

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from postprocessors.yolo.nms import BLOCK, suppress
+from postprocessors.yolo.nms import FIRST_BLOCK, LARGEST_BLOCK, suppress
 
 
 def iou(a: np.ndarray, b: np.ndarray) -> float:
@@ -32,7 +32,9 @@ def crowd(count: int, seed: int) -> np.ndarray:
     return np.concatenate([corners, corners + rng.integers(10, 60, (count, 2))], axis=1).astype(np.float32)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+@pytest.mark.parametrize(
+    "count", [0, 1, 2, FIRST_BLOCK - 1, FIRST_BLOCK, FIRST_BLOCK + 1, 3 * FIRST_BLOCK, 4 * LARGEST_BLOCK + 5]
+)
 @pytest.mark.parametrize("threshold", [0.0, 0.3137, 0.7071, 1.0])
 @pytest.mark.parametrize("class_agnostic", [False, True])
 def test_equals_the_slow_loop(count: int, threshold: float, class_agnostic: bool) -> None:
