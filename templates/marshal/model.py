@@ -17,6 +17,7 @@ from typing import Any
 # The server appends this folder; an installed package of the same name would win.
 sys.path.insert(0, str(Path(__file__).parent))
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -52,6 +53,8 @@ class TritonPythonModel:
             pb_utils.TritonModelException: This server cannot work with the installed NumPy.
         """
         check_numpy(pb_utils)
+        # Drawing gains nothing from OpenCV's threads, and their busy waiting takes CPU from the engine.
+        cv2.setNumThreads(1)
         facts = json.loads(Path(__file__).with_name("model.json").read_text("utf-8"))
         self._ensemble, self._version = str(facts["name"]), str(facts["version"])
         self._log_prefix = f"marshal_{self._ensemble}"
