@@ -11,7 +11,7 @@ from typing import Any
 
 from convertor import console
 from convertor.convert import Options, Prepared, prepare, publish_prepared
-from convertor.errors import UsageError
+from convertor.errors import UsageError, first_of
 from convertor.manifest.keys import DEVICES, SERVING
 from convertor.plan import PackageMember, RepositoryPlan, describe_plan
 from convertor.repository import Published, parse_version
@@ -81,7 +81,8 @@ def run(arguments: argparse.Namespace, unknown: list[str]) -> int:
         for one in prepared:
             where = one.package.path.name
             console.tell(
-                *(f"{where}: {line}" for line in one.facts), *(f"warning: {where}: {line}" for line in one.warnings)
+                *(f"{where}: {line}" for line in one.facts),
+                *(f"warning: {where}: {line}" for line in first_of(one.warnings)),
             )
         if arguments.dry_run:
             _print_plans([one.plan for one in prepared], arguments.json)

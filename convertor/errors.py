@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MAX_PROBLEMS = 20
+_MAX_LINE = 5000
 
 
 class ConvertorError(Exception):
@@ -30,9 +31,7 @@ class ConvertorError(Exception):
 
     def lines(self) -> list[str]:
         """Return the lines to print, at most MAX_PROBLEMS and a count of the rest."""
-        shown = [one_line(problem) for problem in self.problems[:MAX_PROBLEMS]]
-        rest = len(self.problems) - MAX_PROBLEMS
-        return [*shown, f"... and {rest} more"] if rest > 0 else shown
+        return [one_line(problem) for problem in first_of(self.problems)]
 
 
 class RefusedError(ConvertorError):
@@ -50,9 +49,20 @@ class UsageError(ConvertorError):
 
 
 def one_line(text: str) -> str:
-    """Return a text fit for one line of a terminal: spaces joined, what cannot be printed escaped."""
+    """Return a text fit for one line of a terminal: spaces joined, what cannot be printed escaped, the end cut off.
+
+    The cut is for what a package can make arbitrarily long; a path, of 4096 bytes at most, still fits.
+    """
     words = " ".join(text.split())
+    if len(words) > _MAX_LINE:
+        words = f"{words[:_MAX_LINE]}..."
     return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in words)
+
+
+def first_of(lines: Sequence[str]) -> list[str]:
+    """Return the first MAX_PROBLEMS lines and, when there are more, how many."""
+    rest = len(lines) - MAX_PROBLEMS
+    return [*lines[:MAX_PROBLEMS], *([f"... and {rest} more"] if rest > 0 else [])]
 
 
 def refuse_if(problems: Sequence[str], where: str = "") -> None:

@@ -453,3 +453,16 @@ def test_the_current_folder_is_a_package(work: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(work / "line 4")
     assert cli.convert_main([".", "-o", os.fspath(work / "models")]) == 0
     assert (work / "models" / "line_4" / "config.pbtxt").is_file()
+
+
+def test_what_a_package_makes_us_say_is_bounded(work: Path, capsys: Capture) -> None:
+    manifest = yolo_manifest()
+    manifest["detection"].update({f"key {number}": 1 for number in range(50)})
+    write_zip(work / "many.zip", manifest)
+    assert cli.convert_main([str(work / "many.zip"), "-o", str(work / "models"), "--dry-run"]) == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert len(warned) == 21
+    assert warned[-1] == "warning: many.zip: ... and 30 more"
+    write_zip(work / "long.zip", yolo_manifest(runtime="x" * 100_000))
+    assert cli.convert_main([str(work / "long.zip"), "-o", str(work / "models")]) == 1
+    assert len(capsys.readouterr().err) < 6000
