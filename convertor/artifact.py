@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from convertor.facts import OnnxFacts, read_onnx_facts
+from convertor.facts import ArtifactFacts, OnnxFacts, graph_facts, read_onnx_facts
 from convertor.families import Family
 from convertor.listing import shown
 from convertor.manifest.parse import MANIFEST, Manifest
@@ -27,12 +27,14 @@ class Artifact:
     Attributes:
         name: The artifact's member name in the package.
         files: Path in the model's artifact folder -> member name; the artifact's folder verbatim.
-        facts: What an ONNX graph says of itself; None for other engines.
+        facts: What the graph says of itself; None where that cannot be read without the engine.
+        native: Member names of native code.
     """
 
     name: str
     files: Mapping[str, str]
-    facts: OnnxFacts | None
+    facts: ArtifactFacts | None
+    native: tuple[str, ...]
 
     @property
     def path(self) -> str:
@@ -82,10 +84,8 @@ def _collect(package: Package, name: str, runtime: Family, notes: Notes) -> Arti
     if pointers:
         notes.problems.extend(pointers)
         return None
-    facts = _facts(package, name, runtime)
-    if facts is not None:
-        notes.problems.extend(_external_problems(name, facts, files))
-    return Artifact(name, files, facts)
+    native = tuple(runtime.native(sorted(files.values())))
+    return Artifact(name, files, _facts(package, name, runtime, files, notes), native)
 
 
 def _is_code(member: str) -> bool:
@@ -99,12 +99,18 @@ def _pointers(package: Package, members: Iterable[str]) -> Iterator[str]:
             yield f"{shown(member)}: expected the file itself, got a Git LFS pointer; run `git lfs pull` and pack again"
 
 
-def _facts(package: Package, name: str, runtime: Family) -> OnnxFacts | None:
-    """Read an ONNX file, if this engine takes such files: elsewhere the ending means nothing."""
-    if not (runtime.artifact.endswith(ONNX) and name.lower().endswith(ONNX)):
-        return None
-    with package.open(name) as stream:
-        return read_onnx_facts(stream, package.members[name], name)
+def _facts(
+    package: Package, name: str, runtime: Family, files: Mapping[str, str], notes: Notes
+) -> ArtifactFacts | None:
+    """Read an ONNX file, if this engine takes such files (elsewhere the ending means nothing), else ask the engine."""
+    if runtime.artifact.endswith(ONNX) and name.lower().endswith(ONNX):
+        with package.open(name) as stream:
+            facts = read_onnx_facts(stream, package.members[name], name)
+        notes.problems.extend(_external_problems(name, facts, files))
+        return facts
+    plain, problems = runtime.read_facts(name, {file: package.members[file] for file in files.values()}, package.head)
+    notes.problems.extend(problems)
+    return graph_facts(plain) if plain is not None else None
 
 
 def _external_problems(name: str, facts: OnnxFacts, files: Mapping[str, str]) -> Iterator[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from convertor.artifact import Artifact
 from convertor.errors import ConvertorError, RefusedError, refuse_if
 from convertor.facts import OnnxFacts
 from convertor.ingredients import collect
+from convertor.listing import shown
 from convertor.manifest.parse import MANIFEST, MAX_BYTES, parse_manifest
 from convertor.naming import model_name
 from convertor.package import Package, open_package
@@ -32,6 +34,7 @@ class Options:
     instances: int | None = None
     device: str | None = None
     replace: bool = False
+    no_native: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,14 @@ def _prepare(package: Package, options: Options) -> Prepared:
     if name is None or collected is None or state is None or version is None:
         raise RefusedError(*problems)
     parts, warnings = collected
+    if options.no_native and parts.artifact.native:
+        raise RefusedError(
+            f"--no-native: expected a model without native code, got {_listed(parts.artifact.native)}; "
+            "convert without the flag if you trust where the package comes from"
+        )
     plan = build_plan(name, version, parts)
     check_plan(plan, state)
-    facts = parts.artifact.facts
-    told = (_described(parts.artifact.name, facts),) if facts else ()
-    return Prepared(package, plan, state, (*manifest.warnings, *warnings), told)
+    return Prepared(package, plan, state, (*manifest.warnings, *warnings), tuple(_described(parts.artifact)))
 
 
 def _tried(problems: list[str], check: Callable[[], Value]) -> Value | None:
@@ -109,9 +115,17 @@ def _tried(problems: list[str], check: Callable[[], Value]) -> Value | None:
         return None
 
 
-def _described(artifact: str, facts: OnnxFacts) -> str:
-    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in sorted(facts.opsets.items()))
-    return f"{artifact}: ONNX IR {facts.ir_version}, opset {opsets}"
+def _described(artifact: Artifact) -> Iterator[str]:
+    facts = artifact.facts
+    if isinstance(facts, OnnxFacts):
+        opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in sorted(facts.opsets.items()))
+        yield f"{artifact.name}: ONNX IR {facts.ir_version}, opset {opsets}"
+    if artifact.native:
+        yield f"{_listed(artifact.native)}: native code, which the server's python will run; --no-native refuses it"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(shown, names))
 
 
 def _of_package(path: Path, line: str) -> str:

@@ -54,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serving.add_argument("--profile", choices=profiles, help="which tensors clients see (only capture yet)")
     serving.add_argument("--device", choices=DEVICES, help="where the engine runs (auto: a GPU if there is one)")
     serving.add_argument("--instances", type=_instances, metavar="N", help=f"copies at work: {instances.expected}")
+    model.add_argument(
+        "--no-native", action="store_true", help="refuse native code, which runs in the server's process (dlr's *.so)"
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--dry-run", action="store_true", help="check and print what would be written; write nothing")
     output.add_argument("--json", action="store_true", help="print the result, or the plan, as JSON")
@@ -75,6 +78,7 @@ def run(arguments: argparse.Namespace, unknown: list[str]) -> int:
         instances=arguments.instances,
         device=arguments.device,
         replace=arguments.replace,
+        no_native=arguments.no_native,
     )
     with ExitStack() as stack:
         prepared = prepare(arguments.packages, options, stack)

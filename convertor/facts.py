@@ -6,17 +6,43 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Mapping
-from typing import Optional, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Union, cast
 
 from convertor.onnx_graph import OnnxFacts, TensorFact, read_onnx_facts
 
-__all__ = ["ArtifactFacts", "OnnxFacts", "TensorFact", "parse_names", "read_onnx_facts"]
+__all__ = ["ArtifactFacts", "GraphFacts", "OnnxFacts", "TensorFact", "graph_facts", "parse_names", "read_onnx_facts"]
 
-ArtifactFacts = Optional[OnnxFacts]  # None: nothing that can be read without the artifact's engine
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """What an artifact of another engine says of itself, as that engine's support.py reads it.
+
+    Attributes:
+        inputs: Those that have to be fed.
+        outputs: In the order in which the engine returns them.
+        metadata: Key -> value.
+    """
+
+    inputs: tuple[TensorFact, ...]
+    outputs: tuple[TensorFact, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+ArtifactFacts = Union[OnnxFacts, GraphFacts]
 
 _NAMES_BYTES = 1 << 20  # 21,000 ImageNet classes take 600 kB
 _TOKEN = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d{1,9}|[][(){}:,])\s*""", re.DOTALL)
+
+
+def graph_facts(plain: Mapping[str, Any]) -> GraphFacts:
+    """Return a support.py's plain values ({"inputs": [{"name", "dtype", "shape"}, ...], "outputs": ...}) as facts."""
+
+    def tensors(found: Sequence[Mapping[str, Any]]) -> tuple[TensorFact, ...]:
+        return tuple(TensorFact(tensor["name"], tensor["dtype"], tuple(tensor["shape"])) for tensor in found)
+
+    return GraphFacts(tensors(plain["inputs"]), tensors(plain["outputs"]))
 
 
 def parse_names(value: str) -> tuple[str, ...] | None:

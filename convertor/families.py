@@ -13,6 +13,9 @@ from convertor.by_path import load_by_path
 from convertor.errors import RefusedError
 
 Check = Callable[[Mapping[str, Any], "Mapping[str, Any] | None"], "list[str]"]
+Read = Callable[[str, int], bytes]
+ReadFacts = Callable[[str, Mapping[str, int], Read], "tuple[dict[str, Any] | None, list[str]]"]
+Native = Callable[[Sequence[str]], "list[str]"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,9 @@ class Family:
         defaults: Defaults of its manifest block.
         check: (manifest as plain values, graph facts or None) -> problems.
         advise: The same arguments -> what is likely a mistake, but may be meant; optional in a support.py.
+        read_facts: (artifact, {name: size} of what lies in its folder, (name, limit) -> first bytes) -> what the graph
+            says of itself, {"inputs", "outputs"} or None, and problems; optional in an engine's support.py.
+        native: Names of the artifact's files -> those that are native code; optional in an engine's support.py.
         fixed_image: The engine takes images of one size only, the one the dataset was made with.
     """
 
@@ -39,6 +45,8 @@ class Family:
     defaults: Mapping[str, Any]
     check: Check
     advise: Check
+    read_facts: ReadFacts
+    native: Native
     fixed_image: bool
 
     def requirements(self) -> list[str]:
@@ -88,10 +96,22 @@ def _load(path: Path) -> Family:
         defaults=dict(module.DEFAULTS),
         check=module.check,
         advise=getattr(module, "advise", _no_advice),
+        read_facts=getattr(module, "read_facts", _no_facts),
+        native=getattr(module, "native", _no_native),
         fixed_image=bool(getattr(module, "FIXED_IMAGE", False)),
     )
 
 
 def _no_advice(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
     del manifest, facts
+    return []
+
+
+def _no_facts(artifact: str, files: Mapping[str, int], read: Read) -> tuple[dict[str, Any] | None, list[str]]:
+    del artifact, files, read
+    return None, []
+
+
+def _no_native(files: Sequence[str]) -> list[str]:
+    del files
     return []

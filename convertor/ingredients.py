@@ -9,7 +9,7 @@ from typing import Any
 from convertor import capture, payload
 from convertor.artifact import find_artifact
 from convertor.errors import RefusedError, refuse_if
-from convertor.facts import OnnxFacts, TensorFact
+from convertor.facts import ArtifactFacts, TensorFact
 from convertor.families import Family, find_families, nearest, owner_of
 from convertor.manifest.keys import TOP
 from convertor.manifest.parse import MANIFEST, Manifest, device_word
@@ -104,7 +104,7 @@ def _decoder(manifest: Manifest, notes: Notes) -> Family | None:
     return owner
 
 
-def _ask(families: Sequence[Family], described: Mapping[str, Any], facts: OnnxFacts | None, notes: Notes) -> None:
+def _ask(families: Sequence[Family], described: Mapping[str, Any], facts: ArtifactFacts | None, notes: Notes) -> None:
     """Note what the families' own support.py files say."""
     plain = _plain(facts)
     for family in families:
@@ -112,7 +112,7 @@ def _ask(families: Sequence[Family], described: Mapping[str, Any], facts: OnnxFa
         notes.warnings.extend(map(_in_manifest, family.advise(described, plain)))
 
 
-def _plain(facts: OnnxFacts | None) -> dict[str, Any] | None:
+def _plain(facts: ArtifactFacts | None) -> dict[str, Any] | None:
     """Return facts as a support.py gets them: plain values, a shape of unknown rank as an empty one."""
     if facts is None:
         return None

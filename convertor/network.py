@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from convertor.facts import OnnxFacts, TensorFact
+from convertor.facts import ArtifactFacts, TensorFact
 from convertor.manifest.parse import MANIFEST, Manifest
 from convertor.notes import Notes
 
@@ -41,7 +41,7 @@ class _Stated:
         return f"{self.height} x {self.width}"
 
 
-def network_input(manifest: Manifest, facts: OnnxFacts | None, artifact: str, notes: Notes) -> Network | None:
+def network_input(manifest: Manifest, facts: ArtifactFacts | None, artifact: str, notes: Notes) -> Network | None:
     """Return the network's input, or None after noting why there is none that works.
 
     Each side is the graph's where it is fixed there, else that of `input_shape`, `image_height` and `image_width`, or

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from convertor.facts import OnnxFacts, parse_names
+from convertor.facts import ArtifactFacts, parse_names
 from convertor.families import Family
 from convertor.manifest.kinds import text
 from convertor.manifest.parse import ANOMALY, MANIFEST, Manifest
@@ -40,7 +40,7 @@ def preprocess_settings(manifest: Manifest, network: Network, notes: Notes) -> d
     }
 
 
-def class_names(manifest: Manifest, facts: OnnxFacts | None) -> tuple[str, ...]:
+def class_names(manifest: Manifest, facts: ArtifactFacts | None) -> tuple[str, ...]:
     """Return names by class id: the manifest's, else those in the graph's metadata when the count fits.
 
     What the manifest would be refused for is no name in the metadata either: "" then, as for one that is missing.
@@ -71,7 +71,7 @@ def decode_settings(manifest: Manifest, family: Family, names: tuple[str, ...], 
     return settings
 
 
-def check_outputs(manifest: Manifest, facts: OnnxFacts | None, notes: Notes) -> None:
+def check_outputs(manifest: Manifest, facts: ArtifactFacts | None, notes: Notes) -> None:
     """Refuse an output adapter that names what the graph does not have."""
     if facts is None:
         return

@@ -1,0 +1,1 @@
+"""DLR, the runtime of SageMaker Neo."""

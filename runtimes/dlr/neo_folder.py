@@ -1,0 +1,116 @@
+"""What a folder that SageMaker Neo wrote says of its tensors: names, types, shapes, and the device it is for.
+
+DLR itself is no source for these: its input types can be those of weights, and its shapes are not to be had.
+
+Payload: runs inside the server's python (3.9 or newer); the standard library is enough.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ..contract import RunnerError, TensorSpec
+
+RUNTIME_LIBRARY = "libdlr.so"
+# What SageMaker puts beside a model and DLR passes over.
+NOT_THE_GRAPH = frozenset({"model-shapes.json", "hyperparams.json"})
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Described:
+    """A compiled model's tensors.
+
+    Attributes:
+        arguments: The graph's arguments, weights included, by name; empty where there is no graph.
+        outputs: In the order in which a run returns them.
+        target: The device type it was compiled for ("cpu", "gpu", "opencl"); None when it does not say.
+    """
+
+    arguments: Mapping[str, TensorSpec]
+    outputs: Sequence[TensorSpec]
+    target: str | None
+
+
+def describe(folder: Path) -> Described:
+    """Read the graph and the metadata of a folder; what only the metadata says counts where there is no graph.
+
+    Raises:
+        RunnerError: One of them would end the process in DLR, or is damaged.
+    """
+    inputs, outputs, target = _metadata(folder)
+    named_inputs, named_outputs = _named(inputs), _named(outputs)
+    graph = _only(folder, ".json")
+    if graph is None:
+        return Described({spec.name: spec for spec in named_inputs}, named_outputs, target)
+    try:
+        arguments, outputs = _graph(json.loads(graph.read_text("utf-8")))
+    except DAMAGE as error:
+        raise RunnerError(
+            f"{graph.name}: is not the graph that TVM's executor reads ({error}); convert again"
+        ) from error
+    if len(named_outputs) == len(outputs):
+        outputs = [TensorSpec(known.name, spec.dtype, spec.shape) for known, spec in zip(named_outputs, outputs)]
+    return Described({spec.name: spec for spec in arguments}, outputs, target)
+
+
+def listing(folder: Path) -> str:
+    """Return what lies in a folder, with sizes: what to look at when DLR gives no reason."""
+    files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+    return ", ".join(f"{path.name} ({path.stat().st_size} bytes)" for path in files) or "nothing"
+
+
+def _only(folder: Path, ending: str) -> Path | None:
+    """Return the folder's file with an ending, None if there is none; DLR fails without a reason if there are two."""
+    found = sorted(path for path in folder.glob(f"*{ending}") if path.is_file() and path.name not in NOT_THE_GRAPH)
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise RunnerError(f"{folder.name}: expected one *{ending}, got {names}; take the others out and convert again")
+    return found[0] if found else None
+
+
+def _metadata(folder: Path) -> tuple[list[Any], list[Any], str | None]:
+    """Return inputs, outputs and target of .meta, nothing if it is no JSON: DLR does without, but dies of odd lists."""
+    path = _only(folder, ".meta")
+    try:
+        value: Any = json.loads(path.read_text("utf-8")) if path else {}
+    except ValueError:
+        value = {}
+    name = path.name if path else ""
+    model = _part(value, "Model", dict, name)
+    target = _part(value, "Requirements", dict, name).get("TargetDeviceType")
+    return _part(model, "Inputs", list, name), _part(model, "Outputs", list, name), target
+
+
+def _part(value: Any, key: str, kind: Callable[[], Any], name: str) -> Any:  # noqa: ANN401 - JSON
+    """Return value[key], an empty one where it is missing; refuse a value or a part of another kind."""
+    part: Any = cast("dict[str, Any]", value).get(key, kind()) if isinstance(value, dict) else None
+    if type(part) is not kind:
+        raise RunnerError(f"{name}: {key} is not what Neo writes there, and DLR crashes on it; convert again")
+    return part
+
+
+def _named(tensors: Sequence[Any]) -> list[TensorSpec]:
+    try:
+        return [TensorSpec(tensor["name"], tensor["dtype"], _dims(tensor["shape"])) for tensor in tensors]
+    except DAMAGE:
+        return []
+
+
+def _graph(graph: Mapping[str, Any]) -> tuple[list[TensorSpec], list[TensorSpec]]:
+    """Return the arguments and the outputs of TVM's graph JSON."""
+    first, shapes, dtypes = graph["node_row_ptr"], graph["attrs"]["shape"][1], graph["attrs"]["dltype"][1]
+
+    def tensor(node: int, number: int) -> TensorSpec:
+        entry = first[node] + number
+        return TensorSpec(graph["nodes"][node]["name"], dtypes[entry], _dims(shapes[entry]))
+
+    return [tensor(node, 0) for node in graph["arg_nodes"]], [tensor(head[0], head[1]) for head in graph["heads"]]
+
+
+def _dims(shape: Sequence[Any]) -> tuple[int | None, ...]:
+    return tuple(axis if isinstance(axis, int) and axis > 0 else None for axis in shape)
