@@ -17,7 +17,7 @@ def check_repository(repository: Path) -> None:
     """Check that `repository` is a folder with at least one model in it.
 
     Raises:
-        RefusedError: It is missing, unreadable, no folder, a single model, empty, or has a name in it on which Triton
+        RefusedError: It is missing, unreadable, no folder, a single model, empty, or has an entry in it on which Triton
             hangs or that it cannot list.
     """
     try:
@@ -41,6 +41,14 @@ def _check_repository(repository: Path) -> None:
     if spaced:
         raise RefusedError(*(f"{repository / name}: Triton hangs on a name with a space; rename it" for name in spaced))
     odd = [name for name in models if not name.isprintable()]
+    dead = sorted(entry.name for entry in repository.iterdir() if entry.is_symlink() and not entry.exists())
+    if dead:  # it gives up on the whole repository, opens no port and does not end
+        raise RefusedError(
+            *(
+                f"{repository / name}: is a link to nothing, over which Triton serves no model; remove it"
+                for name in dead
+            )
+        )
     if odd:  # its index is then no JSON
         raise RefusedError(
             *(f"{repository / name}: Triton cannot list a name with such characters; rename it" for name in odd)

@@ -28,6 +28,11 @@ def test_a_repository_with_a_model_passes(tmp_path: Path) -> None:
             lambda root: _folder(root, "a b"), "a b: Triton hangs on a name with a space", id="space in a name"
         ),
         pytest.param(
+            lambda root: _dangling(root),
+            r"gone: is a link to nothing, over which Triton serves no model",
+            id="dead link",
+        ),
+        pytest.param(
             lambda root: _folder(root, os.fsdecode(b"n\xff")), r"n.*: Triton cannot list a name", id="not UTF-8"
         ),
         pytest.param(lambda root: _file(root, "config.pbtxt").parent, "is the folder of one model", id="a model"),
@@ -42,6 +47,12 @@ def test_no_repository(tmp_path: Path, make: Callable[[Path], Path], line: str) 
 def _file(root: Path, name: str = "package.zip") -> Path:
     (root / name).touch()
     return root / name
+
+
+def _dangling(root: Path) -> Path:
+    _folder(root, "m")
+    (root / "gone").symlink_to("nowhere")
+    return root
 
 
 def _folder(root: Path, name: str) -> Path:
