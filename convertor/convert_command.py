@@ -42,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "packages", nargs="+", type=Path, metavar="PACKAGE", help="zip file or folder with manifest.json"
     )
     parser.add_argument(
-        "-o", "--output", required=True, type=Path, metavar="REPOSITORY", help="the model repository; made if missing"
+        "-o",
+        "--output",
+        required=True,
+        type=_folder,
+        metavar="REPOSITORY",
+        help="the model repository; made if missing",
     )
     model = parser.add_argument_group("the model")
     model.add_argument("--name", help="its name (default: the manifest's model_name, else the file's name)")
@@ -161,6 +166,12 @@ def _print_json(value: list[dict[str, Any]]) -> None:
 
 def _amount(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a folder, got an empty text (a shell variable that is not set?)")
+    return Path(text)
 
 
 def _instances(text: str) -> int:

@@ -73,6 +73,8 @@ class TritonPythonModel:
                 raise ImageError("input: expected an image, got a request without it")
             image = tensor.as_numpy()
             tensors = pack(self._infer(image), image.shape, self._mask_dims)
+        except ImageError as error:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
         except KNOWN_ERRORS as error:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
         # The engine and NumPy may raise anything; the request gets the reason, the log the traceback.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from convertor import cli
 from tests.convertor.packages import onnx_bytes, tree, write_zip, yolo_manifest
 
 ROOT = Path(__file__).parents[2]
@@ -134,3 +135,13 @@ def test_a_dry_run_makes_no_folders(work: Path) -> None:
     before = tree(work)
     assert run(work, *CONVERT, "p.zip", "-o", "deep/er/models", "--dry-run").returncode == 0
     assert tree(work) == before
+
+
+def test_an_output_that_is_an_empty_text_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cli.convert_main(["package.zip", "-o", ""])
+    assert ended.value.code == 2
+    assert "got an empty text" in capsys.readouterr().err

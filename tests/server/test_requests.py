@@ -40,6 +40,12 @@ def test_a_bad_request_is_its_own_error_and_the_next_one_succeeds(
     assert client.infer("detection_found", good)["output_anomalous"].tolist() == [1]
 
 
+def test_a_bad_image_is_the_clients_fault_not_the_servers(server: Server) -> None:
+    with Client(server, "grpc") as client, pytest.raises(InferenceServerException) as caught:
+        client.capture("detection_found", np.zeros((48, 64, 2), np.uint8))
+    assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_grey_rgb_and_rgba_images_are_answered(client: Client, channels: int) -> None:
     image = np.full((48, 64, channels), 200, np.uint8)
