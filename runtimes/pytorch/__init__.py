@@ -1,0 +1,1 @@
+"""PyTorch: TorchScript and torch.export programs."""
