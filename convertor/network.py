@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from convertor.facts import ArtifactFacts, TensorFact
@@ -61,6 +61,10 @@ def network_input(manifest: Manifest, facts: ArtifactFacts | None, artifact: str
             return None
     graph = image.shape if image is not None else None
     asked: Shape | None = manifest.stage.get("input_shape")
+    if graph is not None and asked is not None:
+        notes.warnings.extend(
+            f"{STAGE}.input_shape says {said}; the graph wins" for said in _contradictions(asked, graph)
+        )
     layout, channels = _layout(graph) or _layout(asked) or ("NCHW", 3)
     sizes = _stated_sizes(manifest)
     height, width = _sides(graph, layout) if graph is not None else (0, 0)
@@ -110,6 +114,20 @@ def _layout(shape: Shape | None) -> tuple[str, int] | None:
         if axis in IMAGE_CHANNELS:
             return layout, int(axis)
     return None
+
+
+def _contradictions(asked: Shape, graph: Shape) -> Iterator[str]:
+    """Yield what a stated shape says of batch, axis order and channels that the graph fixes otherwise."""
+    batch, fixed = _fixed(asked[0]), _fixed(graph[0])
+    if batch and fixed and batch != fixed:
+        yield f"batch {batch}, the graph {fixed}"
+    stated, real = _layout(asked), _layout(graph)
+    if stated is None or real is None:
+        return
+    if stated[0] != real[0]:
+        yield f"{stated[0]}, the graph {real[0]}"
+    if stated[1] != real[1]:
+        yield f"{stated[1]} channel{'s' if stated[1] > 1 else ''}, the graph {real[1]}"
 
 
 def _sides(shape: Shape, layout: str) -> tuple[int, int]:

@@ -17,8 +17,9 @@ def check_repository(repository: Path) -> None:
     """Check that `repository` is a folder with at least one model in it.
 
     Raises:
-        RefusedError: It is missing, unreadable, no folder, a single model, empty, or has an entry in it on which Triton
-            hangs or that it cannot list.
+        RefusedError: It is missing, unreadable, no folder, a single model, empty, has an entry in it on which Triton
+            hangs or that it cannot list, or Triton cannot load models from its path: with a blank in it Triton hangs,
+            and its python backend takes every path for ASCII.
     """
     try:
         _check_repository(repository)
@@ -34,6 +35,12 @@ def _check_repository(repository: Path) -> None:
         raise RefusedError(f"{repository}: {what}; make a model repository with: convert package.zip -o {repository}")
     if (repository / "config.pbtxt").exists():
         raise RefusedError(f"{repository}: is the folder of one model; give the one above it: {repository.parent}")
+    unfit = next((character for character in str(repository) if character.isspace() or not character.isascii()), None)
+    if unfit is not None:
+        raise RefusedError(
+            f"{repository}: Triton cannot load models from a path with {unfit!r}; move the repository to a path of "
+            "ASCII letters without blanks"
+        )
     models = sorted(model_names(repository))
     if not models:
         raise RefusedError(f"{repository}: holds no model; add one with: convert package.zip -o {repository}")

@@ -21,7 +21,8 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
     del facts
     known = {"classes", "score", "map", "pixel_classes"}
     return [
-        f"outputs.{meaning}: expected one of {', '.join(sorted(known))} for an anomaly model, got {meaning!r}"
+        f"outputs.{meaning}: expected one of {', '.join(sorted(known))} for an anomaly model, got {meaning!r}; "
+        "correct it"
         for meaning in manifest["outputs"]
         if meaning not in known
     ]

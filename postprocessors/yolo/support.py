@@ -31,7 +31,8 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
     unknown = sorted(set(manifest["outputs"]) - {"boxes"})
     if unknown:
         return [
-            f"outputs.{meaning}: expected boxes (the head) for a YOLO model, got {meaning!r}" for meaning in unknown
+            f"outputs.{meaning}: expected boxes (the head) for a YOLO model, got {meaning!r}; name it boxes"
+            for meaning in unknown
         ]
     settings = manifest["settings"]
     if settings["end_to_end"] or settings["box_format"] != "cxcywh":

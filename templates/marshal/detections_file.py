@@ -44,13 +44,18 @@ def write_detections(content: bytes, metadata: Metadata, roots: Sequence[Path]) 
     if size > MAX_FOLDER_BYTES:
         raise NotWrittenError(f"METADATA's capture folder has {size} bytes, expected at most {MAX_FOLDER_BYTES}")
     try:
-        folder = _allowed(metadata.folder, roots)
-        target = folder / f"{metadata.capture_id}.{SUFFIX}"
+        folder = _allowed(_as_on_disk(metadata.folder), roots)
+        target = folder / f"{_as_on_disk(metadata.capture_id)}.{SUFFIX}"
         _replace(target, content)
     except (OSError, ValueError) as error:  # ValueError: a NUL or a lone surrogate in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise NotWrittenError(f"{metadata.folder!r}: {reason}") from error
     return target
+
+
+def _as_on_disk(text: str) -> str:
+    # The server's python takes file names for ASCII, whatever the locale: others only pass as escaped UTF-8 bytes.
+    return os.fsdecode(text.encode("utf-8"))
 
 
 def _allowed(folder: str, roots: Sequence[Path]) -> Path:

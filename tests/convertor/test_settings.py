@@ -144,6 +144,16 @@ def test_score_threshold(tmp_path: Path, stage: dict[str, Any], detection: dict[
             id="the graph wins over input_shape",
         ),
         pytest.param(
+            {"input_shape": [8, 3, 64, 64]}, {}, NCHW, (64, 64), ["input_shape says batch 8, the graph 1"], id="batch"
+        ),
+        pytest.param(
+            {"input_shape": [1, 1, 64, 64]}, {}, NCHW, (64, 64), ["input_shape says 1 channel"], id="channels"
+        ),
+        pytest.param(
+            {"input_shape": [1, 64, 64, 3]}, {}, NCHW, (64, 64), ["input_shape says NHWC, the graph NCHW"], id="layout"
+        ),
+        pytest.param({"input_shape": [-1, -1, 64, 64]}, {}, NCHW, (64, 64), [], id="open axes say nothing"),
+        pytest.param(
             {"input_shape": [1, 3, 64, 64]},
             {"network_input": 640},
             NCHW,

@@ -40,6 +40,7 @@ def test_nothing_to_refuse(graph: dict[str, Any] | None, settings: dict[str, Any
         pytest.param(None, {"num_classes": 3, "end_to_end": True}, {}, "export without NMS", id="end-to-end"),
         pytest.param(None, {"num_classes": 3, "box_format": "xyxy"}, {}, "detection.box_format", id="box-format"),
         pytest.param(None, {"num_classes": 3}, {"masks": {"tensor": 1}}, "outputs.masks: expected boxes", id="outputs"),
+        pytest.param(None, {"num_classes": 3}, {"a": {"tensor": 1}}, "got 'a'; name it boxes", id="outputs-next-step"),
     ],
 )
 def test_refusals(graph: Any, settings: dict[str, Any], outputs: dict[str, Any], expected: str) -> None:

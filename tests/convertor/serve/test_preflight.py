@@ -37,6 +37,10 @@ def test_a_repository_with_a_model_passes(tmp_path: Path) -> None:
         ),
         pytest.param(lambda root: _file(root, "config.pbtxt").parent, "is the folder of one model", id="a model"),
         pytest.param(lambda root: root / ("a" * 300), r"cannot be read \(File name too long\)", id="name too long"),
+        pytest.param(
+            lambda root: _repository(root, "my models"), "models from a path with ' '", id="space in the path"
+        ),
+        pytest.param(lambda root: _repository(root, "modèles"), "models from a path with 'è'", id="accent in the path"),
     ],
 )
 def test_no_repository(tmp_path: Path, make: Callable[[Path], Path], line: str) -> None:
@@ -58,6 +62,11 @@ def _dangling(root: Path) -> Path:
 def _folder(root: Path, name: str) -> Path:
     (root / name).mkdir()
     return root
+
+
+def _repository(root: Path, name: str) -> Path:
+    (root / name / "m").mkdir(parents=True)
+    return root / name
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,24 @@ def test_ids(tree: Path, capture_id: str) -> None:
     with pytest.raises(NotWrittenError):
         write_detections(CONTENT, Metadata(capture_id, str(tree / "captures")), [tree])
     assert files_of(tree) == set()
+
+
+def test_names_beyond_ascii_where_python_takes_file_names_for_ascii(tree: Path) -> None:
+    # Triton starts its pythons so, whatever the locale says.
+    (tree / "captures/línea").mkdir()
+    script = (
+        "import os; from capture_request import Metadata; from detections_file import *; "
+        f"write_detections(b'', Metadata({'模型1'!a}, {str(tree / 'captures/línea')!a}), capture_roots(os.environ))"
+    )
+    environment = {
+        "CAPTURE_ROOTS": str(tree / "captures/línea"),
+        "LC_ALL": "C",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONUTF8": "0",
+    }
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    assert files_of(tree) == {"captures/línea/模型1.detections.json"}
 
 
 @pytest.mark.parametrize("folder", ["", "captures", "cap\0tures"])
