@@ -38,11 +38,11 @@ inside "apt-get update -qq && apt-get install -y -qq --no-install-recommends $pa
 for file in ${FRESH_EXTRA:-}; do
     mkdir -p "$root$(dirname "$file")" && cp -rL "$file" "$root$(dirname "$file")/"
 done
-git clone --quiet --no-hardlinks . "$root/root/triton-convertor"
+git clone --quiet --no-hardlinks . "$root/srv/triton-convertor"
 for command in "make demo" "make test" "make demo" "make test"; do
     echo "== $command"
     started=$SECONDS
-    inside "cd /root/triton-convertor && $command"
+    inside "cd /srv/triton-convertor && $command"
     echo "== $command: $((SECONDS - started)) s"
 done
 echo "fresh: passed"
