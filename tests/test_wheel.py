@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from tests.builders import constant_graph, detector_manifest, write_package, yolo_head
 
@@ -37,10 +38,19 @@ def test_the_wheel_holds_the_package_and_its_payload_only(wheel: Path) -> None:
     assert not [name for name in names if "/tests/" in name or name.endswith(".pyc")]
 
 
-def test_the_installed_wheel_converts(wheel: Path, tmp_path: Path) -> None:
+def lowest() -> list[str]:
+    """Return pyproject's dependencies at the oldest versions that it allows."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    return [requirement.replace(">=", "==") for requirement in table["project"]["dependencies"]]
+
+
+@pytest.mark.parametrize(
+    "constraints", [pytest.param([], id="newest"), pytest.param(lowest(), id="lowest", marks=pytest.mark.slow)]
+)
+def test_the_installed_wheel_converts(wheel: Path, tmp_path: Path, constraints: list[str]) -> None:
     venv.create(tmp_path / "empty", with_pip=True)
     python = tmp_path / "empty/bin/python"
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, cwd=tmp_path)
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, *constraints, cwd=tmp_path)
     graph = constant_graph({"output0": yolo_head([(16, 16, 8, 8, 0, 0.9)], 1)})
     package = write_package(tmp_path / "cam.zip", detector_manifest(class_names=["bolt"]), {"model.onnx": graph})
     printed = run(tmp_path / "empty/bin/convert", package, "-o", "repository", "--json", cwd=tmp_path)
