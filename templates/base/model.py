@@ -57,6 +57,7 @@ class TritonPythonModel:
             raise pb_utils.TritonModelException(str(error)) from error
         details = ", ".join(f"{key} {value}" for key, value in self._runner.details.items())
         pb_utils.Logger.log_info(f"{self._title()}: {details}")
+        self._show_device()
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """Answer every request; an error of one is an error of that one only."""
@@ -90,6 +91,28 @@ class TritonPythonModel:
         except DecodeValueError as error:
             # A flat image has no variance, which some networks divide by: no verdict on the model.
             pb_utils.Logger.log_warn(f"{self._title()}: a grey test image gives no result: {error}")
+
+    def _show_device(self) -> None:
+        """Show on /metrics what runs: a GPU that was wanted and not got should not go unseen."""
+        labels = {
+            "model": f"base_{self._model['name']}",
+            "version": str(self._model["version"]),
+            "wanted": self._model["device"],
+            "device": self._runner.details["device"],
+        }
+        try:
+            # Both are kept, to the end: letting a family go takes the other models' series with it.
+            self._metrics = pb_utils.MetricFamily(
+                name="convertor_model_device",
+                description="The device that a model's engine runs on, beside the one that was wanted; always 1",
+                kind=pb_utils.MetricFamily.GAUGE,
+            )
+            self._metric = self._metrics.Metric(labels=labels)
+            self._metric.set(1)
+        # Releases before 23.05 have none, and an operator may have switched metrics off: no reason not to serve.
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            pb_utils.Logger.log_info(f"{self._title()}: no metric of its device: {reason}")
 
     def _title(self) -> str:
         return f"{self._model['name']} version {self._model['version']}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 
 import numpy as np
 import pytest
@@ -61,3 +62,11 @@ def test_nothing_found_is_the_sentinel_on_the_wire_and_never_leaves_marshal(serv
         capture = client.capture("detection_none", GOOD)["output_capture"].tobytes()
     assert json.loads(base["anomalies"].tobytes())[0]["no_objects"] is True
     assert b"no_objects" not in capture
+
+
+def test_metrics_show_the_device_that_runs(server: Server) -> None:
+    with urllib.request.urlopen(server.metrics_url, timeout=30) as answer:
+        series = [line for line in answer.read().decode().splitlines() if line.startswith("convertor_model_device{")]
+    found = [line for line in series if 'model="base_detection_found",version="3",wanted="auto"' in line]
+    assert len(found) == 1
+    assert found[0].endswith(" 1")

@@ -202,6 +202,29 @@ def test_what_runs_is_logged(load: Loader) -> None:
     assert pb_utils.Logger.lines == [("info", "widget version 3: engine scripted, device cpu")]
 
 
+def test_the_device_that_runs_is_a_metric(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[pb_utils.Metric] = []
+
+    def metric(_: pb_utils.MetricFamily, labels: dict[str, str]) -> pb_utils.Metric:
+        made.append(pb_utils.Metric(labels))
+        return made[-1]
+
+    monkeypatch.setattr(pb_utils.MetricFamily, "Metric", metric)
+    load(runner=ScriptedRunner(NOTHING), decode={"num_classes": 2}, device="auto")
+    (one,) = made
+    assert one.labels == {"model": "base_widget", "version": "3", "wanted": "auto", "device": "cpu"}
+    assert one.value() == 1
+
+
+def test_a_server_without_metrics_serves_too(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise pb_utils.TritonModelException("metrics are\nnot enabled")
+
+    monkeypatch.setattr(pb_utils.MetricFamily, "Metric", refused)
+    load(runner=ScriptedRunner(NOTHING), decode={"num_classes": 2})
+    assert ("info", "widget version 3: no metric of its device: metrics are not enabled") in pb_utils.Logger.lines
+
+
 @pytest.mark.parametrize(
     "args",
     [
