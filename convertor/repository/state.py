@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from convertor.errors import RefusedError, UsageError
+from convertor.errors import RefusedError, UsageError, refuse_if
 from convertor.model_config import TensorDims, ensemble_steps, inputs_of, outputs_of, parse_config
 from convertor.repository import names
 
@@ -115,8 +115,7 @@ def survey(repository: Path, name: str, replace: bool = False) -> RepositoryStat
                 raise RefusedError(f"{name}: this name belongs to the model {owner} in {root}; take another --name")
         existing = tuple(entry for entry in names.reserved_by(name) if os.path.lexists(root / entry))
         problems = [problem for entry in existing if (problem := _not_ours(root / entry, name))]
-        if problems:
-            raise RefusedError(*problems)
+        refuse_if(problems)
         return _read(root, name, replace, existing)
     except OSError as error:
         raise RefusedError(f"{error.filename or root}: cannot be read: {error.strerror}") from error

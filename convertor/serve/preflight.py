@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from convertor.errors import RefusedError, ServerError
+from convertor.errors import RefusedError, ServerError, refuse_if
 from convertor.serve.embedded import installed_version
 
 _SHM = Path("/dev/shm")  # noqa: S108 - POSIX shared memory lies there
@@ -45,21 +45,15 @@ def _check_repository(repository: Path) -> None:
     if not models:
         raise RefusedError(f"{repository}: holds no model; add one with: convert package.zip -o {repository}")
     spaced = [name for name in models if any(character.isspace() for character in name)]
-    if spaced:
-        raise RefusedError(*(f"{repository / name}: Triton hangs on a name with a space; rename it" for name in spaced))
-    odd = [name for name in models if not name.isprintable()]
+    refuse_if([f"{repository / name}: Triton hangs on a name with a space; rename it" for name in spaced])
+    # Over a dead link it gives up on the whole repository, opens no port and does not end.
     dead = sorted(entry.name for entry in repository.iterdir() if entry.is_symlink() and not entry.exists())
-    if dead:  # it gives up on the whole repository, opens no port and does not end
-        raise RefusedError(
-            *(
-                f"{repository / name}: is a link to nothing, over which Triton serves no model; remove it"
-                for name in dead
-            )
-        )
-    if odd:  # its index is then no JSON
-        raise RefusedError(
-            *(f"{repository / name}: Triton cannot list a name with such characters; rename it" for name in odd)
-        )
+    refuse_if(
+        [f"{repository / name}: is a link to nothing, over which Triton serves no model; remove it" for name in dead]
+    )
+    # With such a name its index is no JSON.
+    odd = [name for name in models if not name.isprintable()]
+    refuse_if([f"{repository / name}: Triton cannot list a name with such characters; rename it" for name in odd])
 
 
 def model_names(repository: Path) -> frozenset[str]:
