@@ -54,17 +54,10 @@ def network_input(manifest: Manifest, facts: ArtifactFacts | None, artifact: str
         notes: Takes problems, and a warning for every statement that another one overrides.
     """
     image = facts.inputs[0] if facts and facts.inputs else None
-    if image is not None:
-        problems = list(_image_problems(image))
-        notes.problems.extend(f"{artifact}: input {image.name}: {problem}" for problem in problems)
-        if problems:
-            return None
-    graph = image.shape if image is not None else None
     asked: Shape | None = manifest.stage.get("input_shape")
-    if graph is not None and asked is not None:
-        notes.warnings.extend(
-            f"{STAGE}.input_shape says {said}; the graph wins" for said in _contradictions(asked, graph)
-        )
+    if image is not None and not _check_image(image, asked, artifact, notes):
+        return None
+    graph = image.shape if image is not None else None
     layout, channels = _layout(graph) or _layout(asked) or ("NCHW", 3)
     sizes = _stated_sizes(manifest)
     height, width = _sides(graph, layout) if graph is not None else (0, 0)
@@ -85,6 +78,24 @@ def network_input(manifest: Manifest, facts: ArtifactFacts | None, artifact: str
     return Network(height, width, channels, layout, image is not None and image.dtype in INTEGERS)
 
 
+def _check_image(image: TensorFact, asked: Shape | None, artifact: str, notes: Notes) -> bool:
+    """Note what the graph's input says that cannot be served, or that overrides the manifest; return whether it can."""
+    problems = _image_problems(image)
+    notes.problems.extend(f"{artifact}: input {image.name}: {problem}" for problem in problems)
+    if problems or image.shape is None:
+        return not problems
+    if asked is not None:
+        notes.warnings.extend(
+            f"{STAGE}.input_shape says {said}; the graph wins" for said in _contradictions(asked, image.shape)
+        )
+    if (batch := _fixed(image.shape[0])) > 1:
+        notes.warnings.append(
+            f"{artifact}: input {image.name}: the graph takes {batch} images at once, so that one image costs as much "
+            f"as {batch}; export it with a free batch"
+        )
+    return True
+
+
 def _image_problems(image: TensorFact) -> list[str]:
     if image.dtype not in FLOATS | INTEGERS:
         return [f"expected floating point or pixels from 0 to 255, got {image.dtype}; export it with a float32 input"]
@@ -95,15 +106,10 @@ def _image_problems(image: TensorFact) -> list[str]:
         return [
             f"expected four axes (batch, channels, height, width), got {_written(shape)}; export the model with them"
         ]
-    problems: list[str] = []
-    if isinstance(shape[0], int) and shape[0] != 1:
-        problems.append(f"expected a batch of 1 or a free one, got {shape[0]}; export it with a free batch")
     fixed = all(isinstance(axis, int) for axis in (shape[1], shape[3]))
     if fixed and _layout(shape) is None:
-        problems.append(
-            f"expected 1 or 3 channels, got {shape[1]} in {_written(shape)}; the server sends grey or RGB images"
-        )
-    return problems
+        return [f"expected 1 or 3 channels, got {shape[1]} in {_written(shape)}; the server sends grey or RGB images"]
+    return []
 
 
 def _layout(shape: Shape | None) -> tuple[str, int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,21 +45,22 @@ class RunnerOptions:
         device: "auto", "cpu", "gpu" or "tensorrt".
         device_id: Which GPU, from Triton's `model_instance_device_id`.
         threads: Threads the engine may use; 0 means as many as this process may run on.
-        settings: The engine's own settings (its support.py's DEFAULTS, merged).
+        allow_pickles: Whether artifacts may be loaded that run code of their own; only the operator says so.
     """
 
     artifact: Path
     device: str = "auto"
     device_id: int = 0
     threads: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    allow_pickles: bool = False
 
 
 class Runner(Protocol):
     """A loaded engine.
 
-    Calling it takes one batch, float32 or uint8, in the layout of `inputs[0]`, and returns one array per entry of
-    `outputs`, in that order; floating outputs come back as float32. The call is safe from several threads.
+    Calling it takes a batch of any length, float32 or uint8, in the layout of `inputs[0]`, and returns one array per
+    entry of `outputs`, in that order; floating outputs come back as float32. A graph whose batch is fixed runs in
+    slices (slices.py). The call is safe from several threads.
     """
 
     @property
@@ -69,12 +70,15 @@ class Runner(Protocol):
 
     @property
     def outputs(self) -> Sequence[TensorSpec]:
-        """The graph's outputs in the order in which a call returns them."""
+        """The graph's outputs in the order of a call's result; some engines know them after the first call only."""
         ...
 
     @property
     def details(self) -> Mapping[str, str]:
-        """What really runs: engine, version, device, providers, threads."""
+        """What really runs: engine, version, device, providers, threads.
+
+        `device` is always there. `fallback` is there only where device auto did not get a GPU, and says why.
+        """
         ...
 
     def __call__(self, batch: Array) -> list[Array]:

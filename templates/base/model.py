@@ -51,12 +51,10 @@ class TritonPythonModel:
         try:
             self._preprocess = BasePreprocessor(self._model["preprocess"])
             self._runner: Runner = make_runner(self._model["runtime"], _runner_options(self._model, folder, args))
-            self._decode: Decoder = make_decoder(self._model["family"], _decoder_config(self._model, self._runner))
             self._warm_up()
         except KNOWN_ERRORS as error:
             raise pb_utils.TritonModelException(str(error)) from error
-        details = ", ".join(f"{key} {value}" for key, value in self._runner.details.items())
-        pb_utils.Logger.log_info(f"{self._title()}: {details}")
+        self._log_details()
         self._show_device()
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
@@ -86,11 +84,22 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
 
     def _warm_up(self) -> None:
+        """Run a grey image, and make the decoder on the way: some engines know their outputs after the first run."""
+        batch, placements = self._preprocess([np.full((*self._preprocess.network, 3), 114, np.uint8)])
+        raw = self._runner(batch)
+        self._decode: Decoder = make_decoder(self._model["family"], _decoder_config(self._model, self._runner))
         try:
-            self._infer(np.full((*self._preprocess.network, 3), 114, np.uint8))
+            self._decode(raw, [FrameGeometry(*placement) for placement in placements])
         except DecodeValueError as error:
             # A flat image has no variance, which some networks divide by: no verdict on the model.
             pb_utils.Logger.log_warn(f"{self._title()}: a grey test image gives no result: {error}")
+
+    def _log_details(self) -> None:
+        details = dict(self._runner.details)
+        fallback = details.pop("fallback", None)
+        pb_utils.Logger.log_info(f"{self._title()}: {', '.join(f'{key} {value}' for key, value in details.items())}")
+        if fallback:
+            pb_utils.Logger.log_info(f"{self._title()}: device auto: runs on the CPU: {fallback}")
 
     def _show_device(self) -> None:
         """Show on /metrics what runs: a GPU that was wanted and not got should not go unseen."""
@@ -129,6 +138,7 @@ def _runner_options(model: Mapping[str, Any], folder: Path, args: Mapping[str, s
         device=model["device"],
         device_id=int(args.get("model_instance_device_id", 0)),
         threads=model["execution"].get("threads", 0),
+        allow_pickles=model["execution"].get("allow_pickles", False),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import triton_python_backend_utils as pb_utils
 from postprocessors.contract import NO_OBJECTS
 from postprocessors.palette import colour_of
-from runtimes.contract import RunnerError
+from runtimes.contract import RunnerError, TensorSpec
 from runtimes.onnx.tests import graphs
 from tests.payload.base.conftest import PREPROCESS, Loader, ScriptedRunner
 from tests.payload.base.wire import ask, error_of, head, numbers, records, tensors
@@ -200,6 +200,32 @@ def test_an_unknown_runtime_is_a_load_error(load: Loader) -> None:
 def test_what_runs_is_logged(load: Loader) -> None:
     load(runner=ScriptedRunner(NOTHING), decode={"num_classes": 2})
     assert pb_utils.Logger.lines == [("info", "widget version 3: engine scripted, device cpu")]
+
+
+def test_b90_auto_that_falls_to_the_cpu_says_so_once_and_why(load: Loader) -> None:
+    runner = ScriptedRunner(FOUND)
+    runner.details["fallback"] = "engine 1.0 sees no GPU"
+    load(runner=runner, decode={"num_classes": 2})
+    assert pb_utils.Logger.lines == [
+        ("info", "widget version 3: engine scripted, device cpu"),
+        ("info", "widget version 3: device auto: runs on the CPU: engine 1.0 sees no GPU"),
+    ]
+
+
+def test_outputs_that_are_known_after_the_first_run_only(load: Loader) -> None:
+    class Lazy(ScriptedRunner):
+        def __call__(self, batch: np.ndarray) -> list[np.ndarray]:
+            self.outputs = [TensorSpec("extra", "float32", ()), TensorSpec("rows", "float32", ())]
+            return super().__call__(batch)
+
+    runner = Lazy([np.zeros((1, 3), np.float32), *FOUND])
+    runner.outputs = []
+    model = load(
+        runner=runner,
+        decode={"num_classes": 2},
+        outputs={"boxes": {"tensor": "rows", "activation": "none"}},
+    )
+    assert numbers(tensors(ask(model, IMAGE)[0])) == (1, 0.75, 0.75)
 
 
 def test_the_device_that_runs_is_a_metric(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
