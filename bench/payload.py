@@ -10,7 +10,8 @@ import cv2
 import numpy as np
 
 from bench.timing import Row, milliseconds
-from postprocessors.contract import DecoderConfig, FrameGeometry, make_decoder
+from postprocessors.contract import DecoderConfig, make_decoder
+from postprocessors.geometry import FrameGeometry
 from runtimes.preprocessors.base import BasePreprocessor
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,7 +15,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import AnomalyResult, Array, DecodeError, DecoderConfig, DecodeValueError, FrameGeometry, shapes_of
+from ..contract import Array, DecodeError, DecoderConfig, DecodeValueError, shapes_of
+from ..geometry import FrameGeometry
+from ..results import AnomalyResult
 
 ClassMask = npt.NDArray[np.uint8]
 

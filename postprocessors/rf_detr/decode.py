@@ -14,17 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..adapter import sigmoid, softmax
-from ..contract import (
-    Array,
-    ClassRules,
-    DecodeError,
-    DecoderConfig,
-    Detections,
-    FloatArray,
-    FrameGeometry,
-    plausible,
-    shapes_of,
-)
+from ..class_rules import ClassRules
+from ..contract import Array, DecodeError, DecoderConfig, shapes_of
+from ..geometry import FloatArray, FrameGeometry, plausible
+from ..results import Detections
 
 PAIR = "boxes [B, Q, 4] and logits [B, Q, C]"
 BOX_WORDS = ("box", "dets")

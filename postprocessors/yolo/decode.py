@@ -13,18 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import (
-    Array,
-    ClassRules,
-    DecodeError,
-    DecoderConfig,
-    DecodeValueError,
-    Detections,
-    FloatArray,
-    FrameGeometry,
-    plausible,
-    shapes_of,
-)
+from ..class_rules import ClassRules
+from ..contract import Array, DecodeError, DecoderConfig, DecodeValueError, shapes_of
+from ..geometry import FloatArray, FrameGeometry, plausible
+from ..results import Detections
 from .nms import suppress
 
 # What Ultralytics calls max_nms: beyond this many candidates only the best take part in suppression.

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from postprocessors.contract import AnomalyResult, Detections, Result
 from postprocessors.palette import colour_mask, hex_of
+from postprocessors.results import AnomalyResult, Detections, Result
 
 Array = npt.NDArray[Any]
 
@@ -28,7 +28,10 @@ def pack(result: Result, image_shape: Sequence[int], mask_dims: Sequence[int]) -
     """
     if isinstance(result, Detections):
         return _pack_detections(result, mask_dims)
-    return _pack_anomaly(result, image_shape)
+    if isinstance(result, AnomalyResult):
+        return _pack_anomaly(result, image_shape)
+    # convert publishes no other task in this profile.
+    raise TypeError(f"the capture profile has no tensors for {type(result).__name__}")
 
 
 def _pack_detections(found: Detections, mask_dims: Sequence[int]) -> dict[str, Array]:

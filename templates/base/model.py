@@ -21,15 +21,9 @@ import numpy as np
 
 import triton_python_backend_utils as pb_utils
 from capture_outputs import pack
-from postprocessors.contract import (
-    DecodeError,
-    Decoder,
-    DecoderConfig,
-    DecodeValueError,
-    FrameGeometry,
-    Result,
-    make_decoder,
-)
+from postprocessors.contract import DecodeError, Decoder, DecoderConfig, DecodeValueError, make_decoder
+from postprocessors.geometry import FrameGeometry
+from postprocessors.results import Result
 from postprocessors.server_checks import check_numpy
 from runtimes.contract import Runner, RunnerError, RunnerOptions, make_runner
 from runtimes.preprocessors.base import BasePreprocessor
@@ -148,6 +142,7 @@ def _decoder_config(model: Mapping[str, Any], runner: Runner) -> DecoderConfig:
         class_names=tuple(model["class_names"]),
         output_names=tuple(spec.name for spec in runner.outputs),
         outputs=model["outputs"],
+        task=model["task"],
     )
 
 

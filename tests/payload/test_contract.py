@@ -10,17 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postprocessors.contract import (
-    NO_OBJECTS,
-    ClassRules,
-    DecodeError,
-    DecoderConfig,
-    Detections,
-    FrameGeometry,
-    label_of,
-    make_decoder,
-    plausible,
-)
+from postprocessors.class_rules import ClassRules, label_of
+from postprocessors.contract import DecodeError, DecoderConfig, make_decoder
+from postprocessors.geometry import FrameGeometry, plausible
+from postprocessors.results import NO_OBJECTS, Detections
 from runtimes.preprocessors.base import place
 
 SIDES = st.tuples(st.integers(1, 4000), st.integers(1, 4000))

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from postprocessors.contract import Decoder, DecoderConfig, Detections, FrameGeometry, make_decoder
+from postprocessors.contract import Decoder, DecoderConfig, make_decoder
+from postprocessors.geometry import FrameGeometry
+from postprocessors.results import Detections
 from postprocessors.rf_detr.support import DEFAULTS as RF_DETR
 from postprocessors.yolo.support import DEFAULTS as YOLO
 from runtimes.preprocessors.base import place

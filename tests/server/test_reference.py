@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from convertor.serve.process import Server
-from postprocessors.contract import DecoderConfig, Detections, FrameGeometry, make_decoder
+from postprocessors.contract import DecoderConfig, make_decoder
+from postprocessors.geometry import FrameGeometry
+from postprocessors.results import Detections
 from runtimes.contract import RunnerOptions, make_runner
 from runtimes.preprocessors.base import BasePreprocessor
 from tests.clients import Client, detected

@@ -9,7 +9,9 @@ import pytest
 
 from postprocessors.anomaly.decode import AnomalyDecoder, create
 from postprocessors.anomaly.support import DEFAULTS
-from postprocessors.contract import AnomalyResult, DecodeError, DecoderConfig, DecodeValueError, FrameGeometry
+from postprocessors.contract import DecodeError, DecoderConfig, DecodeValueError
+from postprocessors.geometry import FrameGeometry
+from postprocessors.results import AnomalyResult
 
 FRAME = FrameGeometry((4, 6), (2, 3), (2, 3))
 

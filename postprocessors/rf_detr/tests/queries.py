@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from postprocessors.contract import DecoderConfig, Detections, FrameGeometry
+from postprocessors.contract import DecoderConfig
+from postprocessors.geometry import FrameGeometry
+from postprocessors.results import Detections
 from postprocessors.rf_detr.decode import RfDetrDecoder, create
 from postprocessors.rf_detr.support import DEFAULTS
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from postprocessors.contract import DecodeError, FrameGeometry
+from postprocessors.contract import DecodeError
+from postprocessors.geometry import FrameGeometry
 from postprocessors.rf_detr.tests.queries import BOX, BOX_PIXELS, FULL_HD, boxes_of, decoder, logits_of, plain
 
 TWO = 0.8808  # sigmoid(2)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from postprocessors.contract import DecodeError, FrameGeometry
+from postprocessors.contract import DecodeError
+from postprocessors.geometry import FrameGeometry
 from postprocessors.rf_detr.tests.queries import decoder
 
 ANY_FLOAT = st.floats(width=32, allow_nan=True, allow_infinity=True)

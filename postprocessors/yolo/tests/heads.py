@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from postprocessors.contract import DecoderConfig, Detections, FrameGeometry
+from postprocessors.contract import DecoderConfig
+from postprocessors.geometry import FrameGeometry
+from postprocessors.results import Detections
 from postprocessors.yolo.decode import YoloDecoder, create
 from postprocessors.yolo.support import DEFAULTS
 

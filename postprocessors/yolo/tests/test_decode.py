@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from postprocessors.contract import DecodeError, FrameGeometry
+from postprocessors.contract import DecodeError
+from postprocessors.geometry import FrameGeometry
 from postprocessors.yolo.tests.heads import SQUARE, corner_row, decoder, head, plain
 
 ROW = (320, 320, 64, 128, 2, 0.9)

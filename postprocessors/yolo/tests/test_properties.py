@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from postprocessors.contract import DecodeError, FrameGeometry
+from postprocessors.contract import DecodeError
+from postprocessors.geometry import FrameGeometry
 from postprocessors.yolo.tests.heads import decoder
 
 SIDES = st.tuples(st.integers(1, 5000), st.integers(1, 5000))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import triton_python_backend_utils as pb_utils
-from postprocessors.contract import NO_OBJECTS
 from postprocessors.palette import colour_of
+from postprocessors.results import NO_OBJECTS
 from runtimes.contract import RunnerError, TensorSpec
 from runtimes.onnx.tests import graphs
 from tests.payload.base.conftest import PREPROCESS, Loader, ScriptedRunner
