@@ -27,7 +27,8 @@ class Selection:
     """Boxes of one image, best first.
 
     Attributes:
-        boxes: float32 [n, 4] in pixels of the network input, not clipped, as the task's `box_format` says; finite, with area.
+        boxes: float32 [n, 4] in pixels of the network input, not clipped, as the task's `box_format` says; finite,
+            with area.
         scores: float32 [n], 0..1, falling.
         class_ids: intp [n], below the number of classes.
         extras: float32 [n, E], the channels beyond boxes and classes in the head's order; may hold any number, NaN too.
