@@ -5,8 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+ENGINES := .venv-engines
+TORCH ?= torch==2.13.0
 
-.PHONY: help demo test test-all test-pythons lint bench fresh clean
+.PHONY: help demo test test-all test-engines test-pythons lint bench fresh clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,6 +21,9 @@ test: $(VENV)/.ready  ## the tests, without the slow ones; FAMILY=yolo runs one 
 
 test-all: $(VENV)/.ready  ## every test
 	@$(PYTEST)
+
+test-engines: $(ENGINES)/.ready  ## every engine's tests, with every engine; TORCH='torch==2.13.0 ...' is what pip installs
+	@$(ENGINES)/bin/python -m pytest runtimes tests/engines
 
 test-pythons: $(VENV)/.ready  ## the payload's tests on every Python that the payload supports and that is here
 	@$(BIN)/python scripts/test_pythons.py
@@ -33,7 +38,7 @@ fresh:  ## prove the README in a bare Debian 12 (needs root and debootstrap)
 	@scripts/fresh.sh
 
 clean:  ## remove what the commands made
-	rm -rf $(VENV) .cache dist build
+	rm -rf $(VENV) $(ENGINES) .cache dist build
 	find model_repository -mindepth 1 ! -name README.md -delete
 
 # pip's own output is shown only when it fails; the stamp is renewed when a requirement changes.
@@ -50,5 +55,11 @@ $(VENV)/.ready: pyproject.toml scripts/check_system.py
 
 $(VENV)/.lint: $(VENV)/.ready
 	$(call install,lint)
+
+$(ENGINES)/.ready: pyproject.toml scripts/check_system.py scripts/engines_env.py
+	@$(PYTHON) scripts/check_system.py
+	@echo "installing every engine into $(ENGINES) ..."
+	@$(PYTHON) scripts/engines_env.py $(ENGINES) '$(TORCH)'
+	@touch $@
 
 comma := ,

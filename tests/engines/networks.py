@@ -29,7 +29,7 @@ _FILES = {"onnx": "model.onnx", "script": "model.pt", "program": "model.pt2"}
 
 
 def detector() -> Any:
-    """Return a module [1, 3, 96, 96] -> a YOLO head [1, 4 + 2, 144], one anchor per 8 x 8 pixels, boxes that overlap."""
+    """Return a module [1, 3, 96, 96] -> a YOLO head [1, 4 + 2, 144]: one anchor per 8 x 8 pixels, overlapping boxes."""
     torch: Any = importlib.import_module("torch")
     drawn = np.random.default_rng(4)
 

@@ -3,14 +3,13 @@
 Executed here: ONNX Runtime, TorchScript and torch.export, and for the anomaly model DLR's real library. TensorRT is
 not among them: it executes on GPUs only; what of it runs without one is in runtimes/tensorrt/tests.
 
-Measured with torch 2.13.0, onnxruntime 1.32.0 and libdlr 1.6.0, the largest differences between engines: boxes 1.6e-5 px
+Measured with torch 2.13.0, onnxruntime 1.32.0 and libdlr 1.6.0, the largest differences of engines: boxes 1.6e-5 px
 of the network and 1.9e-4 px of a page of 1754 px, their confidences 4.2e-7, anomaly scores 6e-8, masks none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import cv2
 import numpy as np
