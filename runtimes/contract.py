@@ -45,6 +45,8 @@ class RunnerOptions:
         device: "auto", "cpu", "gpu" or "tensorrt".
         device_id: Which GPU, from Triton's `model_instance_device_id`.
         threads: Threads the engine may use; 0 means as many as this process may run on.
+        tf32: Whether a GPU may round float32 products to TensorFloat-32: faster, and engines differ by some 1e-3. Without
+            it they agree within 1e-4, on which a fleet that moves from one to another relies.
         allow_pickles: Whether artifacts may be loaded that run code of their own; only the operator says so.
     """
 
@@ -52,6 +54,7 @@ class RunnerOptions:
     device: str = "auto"
     device_id: int = 0
     threads: int = 0
+    tf32: bool = False
     allow_pickles: bool = False
 
 

@@ -132,6 +132,7 @@ def _runner_options(model: Mapping[str, Any], folder: Path, args: Mapping[str, s
         device=model["device"],
         device_id=int(args.get("model_instance_device_id", 0)),
         threads=model["execution"].get("threads", 0),
+        tf32=model["execution"].get("tf32", False),
         allow_pickles=model["execution"].get("allow_pickles", False),
     )
 
