@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from convertor.facts import ArtifactFacts, OnnxFacts, graph_facts, read_onnx_facts
 from convertor.families import Family
@@ -29,12 +29,14 @@ class Artifact:
         files: Path in the model's artifact folder -> member name; the artifact's folder verbatim.
         facts: What the graph says of itself; None where that cannot be read without the engine.
         native: Member names of native code.
+        pickles: What of it runs code when it is loaded -> the line that refuses it without --allow-pickles.
     """
 
     name: str
     files: Mapping[str, str]
     facts: ArtifactFacts | None
     native: tuple[str, ...]
+    pickles: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def path(self) -> str:
@@ -85,7 +87,8 @@ def _collect(package: Package, name: str, runtime: Family, notes: Notes) -> Arti
         notes.problems.extend(pointers)
         return None
     native = tuple(runtime.native(sorted(files.values())))
-    return Artifact(name, files, _facts(package, name, runtime, files, notes), native)
+    facts, pickles = _facts(package, name, runtime, files, notes)
+    return Artifact(name, files, facts, native, pickles)
 
 
 def _is_code(member: str) -> bool:
@@ -101,16 +104,21 @@ def _pointers(package: Package, members: Iterable[str]) -> Iterator[str]:
 
 def _facts(
     package: Package, name: str, runtime: Family, files: Mapping[str, str], notes: Notes
-) -> ArtifactFacts | None:
-    """Read an ONNX file, if this engine takes such files (elsewhere the ending means nothing), else ask the engine."""
+) -> tuple[ArtifactFacts | None, Mapping[str, str]]:
+    """Read an ONNX file, if this engine takes such files (elsewhere the ending means nothing), else ask the engine.
+
+    Returns:
+        What the graph says of itself, and what runs code when it is loaded (`Artifact.pickles`).
+    """
     if runtime.artifact.endswith(ONNX) and name.lower().endswith(ONNX):
         with package.open(name) as stream:
             facts = read_onnx_facts(stream, package.members[name], name)
         notes.problems.extend(_external_problems(name, facts, files))
-        return facts
+        return facts, {}
     plain, problems = runtime.read_facts(name, {file: package.members[file] for file in files.values()}, package.head)
     notes.problems.extend(problems)
-    return graph_facts(plain) if plain is not None else None
+    plain = plain or {}
+    return graph_facts(plain) if "inputs" in plain else None, plain.get("pickles", {})
 
 
 def _external_problems(name: str, facts: OnnxFacts, files: Mapping[str, str]) -> Iterator[str]:

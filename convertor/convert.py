@@ -21,6 +21,7 @@ from convertor.repository import Published, RepositoryState, check_plan, next_ve
 from convertor.repository.names import reserved_by
 
 Value = TypeVar("Value")
+_RUNS_CODE = "loading it runs code of the package's author with the server's rights; allowed by --allow-pickles"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Options:
     device: str | None = None
     replace: bool = False
     no_native: bool = False
+    allow_pickles: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def _prepare(package: Package, options: Options) -> Prepared:
     manifest = parse_manifest(package.read(MANIFEST, MAX_BYTES))
     problems: list[str] = []
     name = _tried(problems, lambda: model_name(options.name, manifest.model_name, package.stem))
-    collected = _tried(problems, lambda: collect(package, manifest, options.profile, options.instances, options.device))
+    asked = (options.profile, options.instances, options.device, options.allow_pickles)
+    collected = _tried(problems, lambda: collect(package, manifest, *asked))
     state = _tried(problems, lambda: survey(options.repository, name, options.replace)) if name else None
     version = _tried(problems, lambda: next_version(state, options.version)) if state else None
     if name is None or collected is None or state is None or version is None:
@@ -104,7 +107,10 @@ def _prepare(package: Package, options: Options) -> Prepared:
         )
     plan = build_plan(name, version, parts)
     check_plan(plan, state)
-    return Prepared(package, plan, state, (*manifest.warnings, *warnings), tuple(_described(parts.artifact)))
+    loud = [f"{what}: {_RUNS_CODE}" for what in parts.artifact.pickles if options.allow_pickles]
+    # First, because only the first few of many warnings are shown.
+    warnings = [*loud, *manifest.warnings, *warnings]
+    return Prepared(package, plan, state, tuple(warnings), tuple(_described(parts.artifact)))
 
 
 def _tried(problems: list[str], check: Callable[[], Value]) -> Value | None:

@@ -62,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--no-native", action="store_true", help="refuse native code, which runs in the server's process (dlr's *.so)"
     )
+    model.add_argument(
+        "--allow-pickles",
+        action="store_true",
+        help="take PyTorch files that run code of their author when they are loaded, with the server's rights",
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--dry-run", action="store_true", help="check and print what would be written; write nothing")
     output.add_argument("--json", action="store_true", help="print the result, or the plan, as JSON")
@@ -84,6 +89,7 @@ def run(arguments: argparse.Namespace, unknown: list[str]) -> int:
         device=arguments.device,
         replace=arguments.replace,
         no_native=arguments.no_native,
+        allow_pickles=arguments.allow_pickles,
     )
     with ExitStack() as stack:
         prepared = prepare(arguments.packages, options, stack)
@@ -155,6 +161,7 @@ def _described(one: Prepared, result: Published, options: Options) -> dict[str, 
         "models": list(result.models),
         "bytes": result.bytes,
         "requirements": list(one.plan.requirements),
+        "allow_pickles": one.plan.allow_pickles,
         "warnings": list(one.warnings),
     }
 

@@ -32,7 +32,9 @@ class Family:
         check: (manifest as plain values, graph facts or None) -> problems.
         advise: The same arguments -> what is likely a mistake, but may be meant; optional in a support.py.
         read_facts: (artifact, {name: size} of what lies in its folder, (name, limit) -> first bytes) -> what the graph
-            says of itself, {"inputs", "outputs"} or None, and problems; optional in an engine's support.py.
+            says of itself, {"inputs", "outputs"} or None, and problems; optional in an engine's support.py. With or
+            without the two there may be "pickles": {what runs code when it is loaded: the line that refuses it}; the
+            line is empty where that is not known and left to the server.
         native: Names of the artifact's files -> those that are native code; optional in an engine's support.py.
         fixed_image: The engine takes images of one size only, the one the dataset was made with.
     """

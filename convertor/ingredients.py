@@ -21,7 +21,12 @@ from convertor.settings import check_outputs, class_names, decode_settings, prep
 
 
 def collect(
-    package: Package, manifest: Manifest, profile: str | None, instances: int | None, device: str | None
+    package: Package,
+    manifest: Manifest,
+    profile: str | None,
+    instances: int | None,
+    device: str | None,
+    allow_pickles: bool = False,
 ) -> tuple[Ingredients, list[str]]:
     """Return what a plan needs, and warnings; what the command line leaves open (None) is the manifest's.
 
@@ -35,6 +40,8 @@ def collect(
     artifact = find_artifact(package, manifest, runtime, notes) if runtime else None
     if runtime is None or decoder is None or artifact is None:
         raise RefusedError(*notes.problems)
+    if not allow_pickles:
+        notes.problems.extend(filter(None, artifact.pickles.values()))
     network = network_input(manifest, artifact.facts, artifact.name, notes)
     names = class_names(manifest, artifact.facts)
     decode = decode_settings(manifest, decoder, names, notes)
@@ -53,6 +60,7 @@ def collect(
         class_names=names,
         device=device_word(device or manifest.device),
         instances=instances or manifest.serving.get("instances", 1),
+        allow_pickles=allow_pickles and bool(artifact.pickles),
     )
     return parts, notes.warnings
 

@@ -72,6 +72,7 @@ class RepositoryPlan:
         task: What the outputs mean.
         models: In the order in which they are put into place: steps first, ensembles last.
         requirements: What the server's python needs.
+        allow_pickles: The artifact runs code of its own when it is loaded, and the operator allows it.
     """
 
     name: str
@@ -80,6 +81,7 @@ class RepositoryPlan:
     task: str
     models: tuple[PlannedModel, ...]
     requirements: tuple[str, ...] = ()
+    allow_pickles: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Ingredients:
         class_names: Names by class id.
         device: auto, cpu, gpu or tensorrt.
         instances: Copies of base that serve at the same time.
+        allow_pickles: The artifact runs code of its own when it is loaded, and the operator allows it.
     """
 
     manifest: Manifest
@@ -107,6 +110,7 @@ class Ingredients:
     class_names: tuple[str, ...]
     device: str
     instances: int
+    allow_pickles: bool
 
 
 def build_plan(name: str, version: int, parts: Ingredients) -> RepositoryPlan:
@@ -128,7 +132,9 @@ def build_plan(name: str, version: int, parts: Ingredients) -> RepositoryPlan:
         # An ensemble's version folder needs no file, but git and object stores drop empty folders.
         PlannedModel(name, render_config("ensemble", ensemble), (common[0],), is_ensemble=True),
     )
-    return RepositoryPlan(name, version, capture.PROFILE, parts.manifest.task, models, requirements)
+    return RepositoryPlan(
+        name, version, capture.PROFILE, parts.manifest.task, models, requirements, parts.allow_pickles
+    )
 
 
 def _image_dims(parts: Ingredients) -> capture.Dims:
@@ -154,10 +160,17 @@ def _model_json(name: str, version: int, parts: Ingredients) -> dict[str, Any]:
         "decode": dict(parts.decode),
         "class_names": list(parts.class_names),
         "outputs": {meaning: dict(source) for meaning, source in parts.manifest.outputs.items()},
-        "execution": {**parts.manifest.execution, "threads": parts.manifest.serving.get("threads", 0)},
+        "execution": _execution(parts),
         # Filled in by the publisher, which hashes the files while it copies them.
         "source_sha256": "",
     }
+
+
+def _execution(parts: Ingredients) -> dict[str, Any]:
+    execution = {**parts.manifest.execution, "threads": parts.manifest.serving.get("threads", 0)}
+    if parts.allow_pickles:
+        execution["allow_pickles"] = True
+    return execution
 
 
 def _base_files(parts: Ingredients) -> list[PlannedFile]:
@@ -184,6 +197,7 @@ def describe_plan(plan: RepositoryPlan) -> dict[str, Any]:
         "profile": plan.profile,
         "task": plan.task,
         "requirements": list(plan.requirements),
+        "allow_pickles": plan.allow_pickles,
         "models": [
             {
                 "name": model.name,

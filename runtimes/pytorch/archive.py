@@ -13,38 +13,45 @@ from ..contract import RunnerError
 
 TORCHSCRIPT = "torchscript"
 PROGRAM = "program"
+PICKLE = "pickle"
 EXPORT = "export it with torch.jit.trace(...).save or torch.export.save"
 
 
-def kind_of(path: Path) -> str:
-    """Return TORCHSCRIPT or PROGRAM.
+def kind_of(path: Path, allow_pickles: bool = False) -> str:
+    """Return TORCHSCRIPT or PROGRAM, or where pickles are allowed PICKLE.
 
     Raises:
         RunnerError: It is neither; the line says what it is and which export to use.
     """
     try:
+        with path.open("rb") as stream:
+            head = stream.read(4)
+        # Anything in front of the zip could be another file of torch's own.
+        if not head.startswith(b"PK\x03\x04"):
+            return _other(path.name, head, allow_pickles)
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
+            return _kind(path.name, archive.namelist(), allow_pickles)
     except FileNotFoundError:
         raise RunnerError(
             f"{path.name}: expected the model's file, got nothing there; convert the package again"
         ) from None
     except zipfile.BadZipFile:
-        raise RunnerError(f"{path.name}: expected a zip of PyTorch's, got {_other(path)}; {EXPORT}") from None
-    return _kind(path.name, names)
+        raise _no_zip(path.name, "a damaged one") from None
 
 
-def _other(path: Path) -> str:
-    with path.open("rb") as stream:
-        head = stream.read(4)
-    if not head:
-        return "an empty file"
-    if head.startswith(b"PK\x03\x04"):
-        return "a damaged one"
-    return "a pickle, which is not loaded" if head[:1] == b"\x80" else "something else"
+def _other(artifact: str, head: bytes, allow_pickles: bool) -> str:
+    if head[:1] == b"\x80":
+        if allow_pickles:
+            return PICKLE
+        raise _no_zip(artifact, "a pickle, which is not loaded")
+    raise _no_zip(artifact, "something else" if head else "an empty file")
 
 
-def _kind(artifact: str, names: Sequence[str]) -> str:
+def _no_zip(artifact: str, got: str) -> RunnerError:
+    return RunnerError(f"{artifact}: expected a zip of PyTorch's, got {got}; {EXPORT}")
+
+
+def _kind(artifact: str, names: Sequence[str], allow_pickles: bool) -> str:
     inner = [name.partition("/")[2] for name in names]
     if any(name.endswith((".so", ".cubin", ".hsaco")) or "/aotinductor/" in f"/{name}" for name in names):
         raise RunnerError(
@@ -61,6 +68,8 @@ def _kind(artifact: str, names: Sequence[str]) -> str:
     if "constants.pkl" in inner and any(name.startswith("code/") for name in inner):
         return TORCHSCRIPT
     if "data.pkl" in inner:
+        if allow_pickles:
+            return PICKLE
         raise RunnerError(
             f"{artifact}: expected TorchScript or a torch.export program, got a pickled module or a state_dict, "
             f"which is not loaded; {EXPORT}"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import pickletools
+import re
+import struct
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
 NAMES = frozenset({"pytorch", "torch", "torchscript"})
@@ -14,11 +18,15 @@ DEFAULTS: dict[str, Any] = {}
 
 Read = Callable[[str, int], bytes]
 Facts = Optional[dict[str, Any]]
+Found = tuple[Facts, list[str]]
 
 # A zip's listing is at its end; a larger file is looked into by the server only.
 _LARGEST = 256 << 20
 _PROGRAM_BYTES = 64 << 20
+# A pickle names its tensors, whose numbers lie elsewhere: some hundred bytes for each.
+_PICKLE_BYTES = 8 << 20
 _EXPORT = "export it with torch.jit.trace(...).save or torch.export.save"
+_WANTED = "expected TorchScript or a torch.export program, got"
 # torch._export.serde.schema.ScalarType; NumPy has no bfloat16, which is fed from float32.
 _DTYPES = {
     1: "uint8",
@@ -32,6 +40,24 @@ _DTYPES = {
     12: "bool",
     13: "float32",
 }
+# What a pickle of tensors imports; a module's imports its classes too.
+_PLAIN = re.compile(
+    r"torch\._utils\._rebuild_\w+|torch\.(storage\.)?\w*Storage|torch\.(Size|device|Tensor|b?float\d+|u?int\d+|bool)"
+    r"|torch\.nn\.parameter\.Parameter|collections\.OrderedDict|builtins\.dict"
+)
+# What the standard library raises for damaged zips, JSON of another shape, and unpacking that it cannot do.
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+)
+_PAYLOAD = re.compile(r"(weight|tensor)_\d+")
 
 
 def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
@@ -51,8 +77,10 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
     ]
 
 
-def read_facts(artifact: str, files: Mapping[str, int], read: Read) -> tuple[Facts, list[str]]:
-    """Return ({"inputs", "outputs"}, problems) of a model; facts are None for TorchScript, which has none to read.
+def read_facts(artifact: str, files: Mapping[str, int], read: Read) -> Found:
+    """Return ({"inputs", "outputs", "pickles"}, problems) of a model; TorchScript has none of these to read.
+
+    No pickle is loaded: what one imports is seen in its opcodes.
 
     Args:
         artifact: The model's name in the package.
@@ -60,46 +88,45 @@ def read_facts(artifact: str, files: Mapping[str, int], read: Read) -> tuple[Fac
         read: (name, limit) -> the first bytes of a file.
     """
     head = read(artifact, 4)
+    if head[:1] == b"\x80":
+        return _pickled(artifact, _legacy_object(read(artifact, _PICKLE_BYTES)))
     if not head.startswith(b"PK\x03\x04"):
-        got = "a pickle, which is not loaded" if head[:1] == b"\x80" else "something else"
-        return None, [f"{artifact}: expected a zip of PyTorch's, got {got if head else 'an empty file'}; {_EXPORT}"]
+        got = "something else" if head else "an empty file"
+        return None, [f"{artifact}: expected a zip of PyTorch's, got {got}; {_EXPORT}"]
     if files[artifact] > _LARGEST:
-        return None, []
+        return {"pickles": {f"{artifact} is too large to be looked into, it may be a pickle": ""}}, []
     try:
         with zipfile.ZipFile(io.BytesIO(read(artifact, _LARGEST))) as archive:
-            names = [name.partition("/")[2] for name in archive.namelist()]
-            problems = _problems(artifact, names)
-            facts = None if problems else _program_facts(archive)
-    except (
-        zipfile.BadZipFile,
-        NotImplementedError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ):
+            return _facts(artifact, archive)
+    except _BROKEN:
         return None, [f"{artifact}: is a damaged zip of PyTorch's; {_EXPORT} again"]
-    return facts, problems
 
 
-def _problems(artifact: str, names: Sequence[str]) -> list[str]:
+def _facts(artifact: str, archive: zipfile.ZipFile) -> Found:
+    names = [name.partition("/")[2] for name in archive.namelist()]
     if any(name.endswith((".so", ".cubin", ".hsaco")) or name.startswith("data/aotinductor/") for name in names):
         got = "native code, a package of AOTInductor; save the program with torch.export.save"
-    elif "archive_format" in names or {"data.pkl", "constants.pkl"}.issubset(names):
-        return []
-    elif "data.pkl" in names:
-        got = f"a pickled module or a state_dict, which is not loaded; {_EXPORT}"
-    else:
-        got = f"another zip; {_EXPORT}"
-    return [f"{artifact}: expected TorchScript or a torch.export program, got {got}"]
+        return None, [f"{artifact}: {_WANTED} {got}"]
+    if "archive_format" in names:
+        return {**(_program_facts(archive) or {}), "pickles": dict(_program_pickles(artifact, archive))}, []
+    if {"data.pkl", "constants.pkl"}.issubset(names):
+        return None, []
+    if "data.pkl" in names:
+        return _pickled(artifact, _member(archive, "data.pkl", _PICKLE_BYTES))
+    return None, [f"{artifact}: {_WANTED} another zip; {_EXPORT}"]
+
+
+def _member(archive: zipfile.ZipFile, inner: str, limit: int) -> bytes | None:
+    """Return a member by its name below the archive's top folder; None where it is larger than that, or not there."""
+    name = next((name for name in archive.namelist() if name.partition("/")[2] == inner), None)
+    return None if name is None or archive.getinfo(name).file_size > limit else archive.read(name)
 
 
 def _program_facts(archive: zipfile.ZipFile) -> Facts:
-    member = next((name for name in archive.namelist() if name.partition("/")[2] == "models/model.json"), None)
-    if member is None or archive.getinfo(member).file_size > _PROGRAM_BYTES:
+    content = _member(archive, "models/model.json", _PROGRAM_BYTES)
+    if content is None:
         return None
-    module = json.loads(archive.read(member))["graph_module"]
+    module = json.loads(content)["graph_module"]
     values, signature = module["graph"]["tensor_values"], module["signature"]
 
     def tensors(kind: str) -> list[dict[str, Any]]:
@@ -115,3 +142,99 @@ def _tensor(value: Mapping[str, Any]) -> dict[str, Any]:
         "dtype": _DTYPES.get(value["dtype"], "unknown"),
         "shape": [axis.get("as_int") for axis in value["sizes"]],
     }
+
+
+def _program_pickles(artifact: str, archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
+    """Yield the pickles of more than tensors that torch.export.load would run, and the line that refuses each."""
+    for name in archive.namelist():
+        inner, got = name.partition("/")[2], ""
+        if inner.endswith(".pt"):
+            foreign = _foreign(_member(archive, inner, _LARGEST))
+            got = f"a pickle of {foreign[0]}" if foreign else ""
+        elif inner.endswith("_config.json"):
+            entries = json.loads(_member(archive, inner, _PROGRAM_BYTES) or "")["config"].items()
+            odd = [key for key, entry in entries if entry["use_pickle"] or not _PAYLOAD.fullmatch(entry["path_name"])]
+            got = f"a pickle in place of the tensor {odd[0]}" if odd else ""
+        if got:
+            refusal = f"{artifact}: {inner}: expected tensors, got {got}, which is not loaded; "
+            yield f"{artifact} holds {got} ({inner})", f"{refusal}save it with torch.export.save"
+
+
+def _foreign(content: bytes | None) -> list[str]:
+    """Return what a file of torch.save imports besides tensors; None is one that is too large."""
+    pickled = content
+    if content is None:
+        pass
+    elif content.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            pickled = _member(archive, "data.pkl", _PICKLE_BYTES)
+    else:
+        pickled = _legacy_object(content)
+    return ["more than tensors"] if pickled is None else [name for name in _imports(pickled) if _is_foreign(name)]
+
+
+def _is_foreign(name: str) -> bool:
+    return _PLAIN.fullmatch(name) is None
+
+
+def _legacy_object(content: bytes) -> bytes | None:
+    """Return the pickle of the object in a file of torch.save before 1.6: the fourth, after magic, version, system."""
+    stream = io.BytesIO(content)
+    try:
+        for _ in range(3):
+            for _ in pickletools.genops(stream):
+                pass
+    except ValueError:
+        # Another pickle than torch's.
+        return content
+    return content[stream.tell() :]
+
+
+def _pickled(artifact: str, content: bytes | None) -> Found:
+    """Say what may be done with a pickle: modules run code and need the operator's word, tables cannot run at all."""
+    try:
+        names = None if content is None else list(_imports(content))
+    except ValueError:
+        names = None
+    if names is None:
+        what = "a pickled module or a state_dict"
+        return _needs_word(artifact, what, f"{artifact} is a pickle")
+    foreign = next(filter(_is_foreign, names), None)
+    if foreign is None:
+        got = "a state_dict or another table of tensors, which is no network"
+        return None, [f"{artifact}: {_WANTED} {got}; {_EXPORT}"]
+    if _is_foreign(names[0]):
+        if foreign.startswith("__main__."):
+            got = f"a pickled module of the script that saved it ({foreign}), which cannot be loaded elsewhere"
+            return None, [f"{artifact}: {_WANTED} {got}; {_EXPORT}"]
+        return _needs_word(artifact, f"a pickled module ({foreign})", f"{artifact} is a pickle of {foreign}")
+    return None, [f"{artifact}: {_WANTED} a checkpoint, a dict with {foreign} in it; {_EXPORT} from its module"]
+
+
+def _needs_word(artifact: str, got: str, what: str) -> Found:
+    return {"pickles": {what: f"{artifact}: {_WANTED} {got}, which is not loaded; {_EXPORT}"}}, []
+
+
+def _imports(content: bytes) -> Iterator[str]:
+    """Yield what a pickle imports, in its order; first "builtins.dict" where the whole is a dict. Nothing is loaded.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    texts: list[str] = []
+    memo: dict[int, str] = {}
+    is_first = True
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name in ("GLOBAL", "INST"):
+            yield str(argument).replace(" ", ".")
+        elif opcode.name == "STACK_GLOBAL":
+            yield ".".join(texts[-2:])
+        elif opcode.name == "EMPTY_DICT" and is_first:
+            yield "builtins.dict"
+        elif opcode.name == "MEMOIZE":
+            memo[len(memo)] = texts[-1] if texts else ""
+        elif opcode.name in ("BINGET", "LONG_BINGET"):
+            texts.append(memo.get(int(argument or 0), ""))
+        elif isinstance(argument, str):
+            texts.append(argument)
+        is_first = is_first and opcode.name in ("PROTO", "FRAME")

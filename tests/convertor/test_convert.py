@@ -316,6 +316,7 @@ def test_a_folder_with_warnings_and_odd_names_as_json(work: Path, capsys: Captur
         "models",
         "bytes",
         "requirements",
+        "allow_pickles",
         "warnings",
     }
     assert result["models"] == ["base_m", "marshal_m", "m"]

@@ -20,8 +20,18 @@ DATA = Path(__file__).parent / "data"
 
 
 def facts_of(path: Path) -> tuple[Any, list[str]]:
+    """What convert sees, and every line with which it refuses the file when pickles are not allowed."""
     content = path.read_bytes()
-    return read_facts(path.name, {path.name: len(content)}, lambda name, limit: content[:limit])
+    facts, problems = read_facts(path.name, {path.name: len(content)}, lambda name, limit: content[:limit])
+    pickles: dict[str, str] = (facts or {}).pop("pickles", {})
+    return facts or None, [*problems, *pickles.values()]
+
+
+def pickles_of(path: Path) -> list[str]:
+    """What needs the operator's word."""
+    content = path.read_bytes()
+    facts, _ = read_facts(path.name, {path.name: len(content)}, lambda name, limit: content[:limit])
+    return list((facts or {}).get("pickles", {}))
 
 
 def zipped(path: Path, *names: str) -> Path:
@@ -38,22 +48,101 @@ def test_what_is_loaded(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "got"),
+    ("name", "by_the_server", "by_convert"),
     [
-        pytest.param("module.pt", "a pickled module or a state_dict, which is not loaded; export it with", id="B97"),
         pytest.param(
-            "state_dict.pt", "a pickled module or a state_dict, which is not loaded; export it with", id="state"
+            "module.pt",
+            "got a pickled module or a state_dict, which is not loaded; export it with torch.jit.trace",
+            "got a pickled module (torch.nn.modules.conv.Conv2d), which is not loaded; export it with torch.jit.trace",
+            id="B97",
         ),
-        pytest.param("legacy.pt", "a pickle, which is not loaded; export it with", id="B99-legacy"),
+        pytest.param(
+            "state_dict.pt",
+            "got a pickled module or a state_dict, which is not loaded; export it with",
+            "got a state_dict or another table of tensors, which is no network; export it with",
+            id="state",
+        ),
+        pytest.param(
+            "legacy.pt",
+            "got a pickle, which is not loaded; export it with",
+            "got a state_dict or another table of tensors, which is no network; export it with",
+            id="B99-legacy",
+        ),
     ],
 )
-def test_pickles_are_refused_without_unpickling(monkeypatch: pytest.MonkeyPatch, name: str, got: str) -> None:
+def test_pickles_are_refused_without_unpickling(
+    monkeypatch: pytest.MonkeyPatch, name: str, by_the_server: str, by_convert: str
+) -> None:
     monkeypatch.setattr(pickle, "Unpickler", None)
-    with pytest.raises(RunnerError, match=re.escape(got)):
+    with pytest.raises(RunnerError, match=re.escape(by_the_server)):
         kind_of(DATA / name)
+    assert kind_of(DATA / name, allow_pickles=True) == "pickle"
     facts, (problem,) = facts_of(DATA / name)
     assert facts is None
-    assert got in problem
+    assert by_convert in problem
+
+
+class Thing:
+    """Something that has a class and is no network."""
+
+
+def torch_zip(path: Path, pickled: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/data.pkl", pickled)
+    return path
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_what_needs_the_operators_word(tmp_path: Path, protocol: int) -> None:
+    path = torch_zip(tmp_path / "model.pt", pickle.dumps(Thing(), protocol))
+    if protocol:
+        assert pickles_of(path) == [f"model.pt is a pickle of {Thing.__module__}.Thing"]
+    (refusal,) = facts_of(path)[1]
+    assert "which is not loaded; export it" in refusal
+    (tmp_path / "legacy.pt").write_bytes(pickle.dumps(Thing(), protocol or 2))
+    assert len(pickles_of(tmp_path / "legacy.pt")) == 1
+    checkpoint = torch_zip(tmp_path / "dict.pt", pickle.dumps({"epoch": 1, "model": Thing()}, protocol or 2))
+    assert pickles_of(checkpoint) == []
+    assert f"got a checkpoint, a dict with {Thing.__module__}.Thing in it; export" in facts_of(checkpoint)[1][0]
+
+
+def test_a_class_of_the_script_that_saved_it_is_never_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = torch_zip(tmp_path / "model.pt", b"\x80\x02c__main__\nNet\n)\x81.")
+    assert pickles_of(path) == []
+    assert "(__main__.Net), which cannot be loaded elsewhere; export" in facts_of(path)[1][0]
+
+
+def test_a_pickle_that_cannot_be_looked_into_needs_the_operators_word(tmp_path: Path) -> None:
+    path = torch_zip(tmp_path / "model.pt", b"\x80\x02junk")
+    assert pickles_of(path) == ["model.pt is a pickle"]
+    assert "got a pickled module or a state_dict, which is not loaded" in facts_of(path)[1][0]
+    facts, problems = read_facts("big.pt", {"big.pt": 1 << 40}, lambda name, limit: b"PK\x03\x04")
+    assert problems == []
+    assert facts == {"pickles": {"big.pt is too large to be looked into, it may be a pickle": ""}}
+
+
+def program_with(path: Path, changed: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**members(), **changed}.items():
+            archive.writestr(f"model/{name}", content)
+    return path
+
+
+def test_a_program_with_pickles_is_refused_by_convert_too(tmp_path: Path) -> None:
+    inner = torch_zip(tmp_path / "inner.pt", pickle.dumps(Thing(), 2)).read_bytes()
+    sample = "data/sample_inputs/model.pt"
+    for content in (inner, pickle.dumps(Thing(), 2)):
+        path = program_with(tmp_path / "model.pt2", {sample: content})
+        assert pickles_of(path) == [f"model.pt2 holds a pickle of {Thing.__module__}.Thing ({sample})"]
+        assert facts_of(path)[1] == [
+            f"model.pt2: {sample}: expected tensors, got a pickle of {Thing.__module__}.Thing, which is not loaded; "
+            "save it with torch.export.save"
+        ]
+    config = "data/weights/model_weights_config.json"
+    said = members()[config].replace(b'"use_pickle": false', b'"use_pickle": true', 1)
+    (problem,) = facts_of(program_with(tmp_path / "model.pt2", {config: said}))[1]
+    assert f"{config}: expected tensors, got a pickle in place of the tensor weight" in problem
+    assert pickles_of(DATA / "program.pt2") == []
 
 
 @pytest.mark.parametrize(
