@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from bench import conversion, payload, throughput
+from bench import conversion, engines, payload, soak, throughput
 from bench.timing import Row
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
@@ -17,11 +17,14 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "convert": conversion.small,
     "convert-1gb": conversion.large,
     "throughput": throughput.served_over_bare,
+    "engines": engines.runner_over_bare,
 }
 
 
 def main() -> int:
-    """Print one table row per figure."""
+    """Print one table row per figure; `soak` has options and a table of its own."""
+    if sys.argv[1:2] == ["soak"]:
+        return soak.main(sys.argv[2:])
     unknown = [name for name in sys.argv[1:] if name not in BENCHMARKS]
     if unknown:
         print(f"bench: expected names of {', '.join(BENCHMARKS)}, got {', '.join(unknown)}", file=sys.stderr)
