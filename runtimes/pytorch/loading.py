@@ -9,7 +9,7 @@ import importlib
 import inspect
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from ..contract import RunnerError, TensorSpec
 from .archive import EXPORT, PICKLE, TORCHSCRIPT
 from .program_checks import UnsafeProgramError, check_program
-from .script_checks import UnsafeScriptError, check_script
+from .script_checks import UnsafeScriptError, check_script, fixed_devices
 
 # NumPy has no bfloat16: such an input is fed from float32 and cast by torch.
 _NAMES = {"bfloat16": "float32"}
@@ -34,6 +34,7 @@ class Opened:
         inputs: The image.
         outputs: Empty where they are known after the first run only.
         warning: What was loaded although it runs code; empty else.
+        devices: Kinds of device that the model's own code names.
     """
 
     module: Any
@@ -41,6 +42,7 @@ class Opened:
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
     warning: str = ""
+    devices: frozenset[str] = frozenset()
 
 
 def open_model(torch: ModuleType, path: Path, kind: str, device: object, allow_pickles: bool) -> Opened:
@@ -71,8 +73,9 @@ def open_model(torch: ModuleType, path: Path, kind: str, device: object, allow_p
 
 def _open_script(torch: ModuleType, path: Path, device: object) -> Opened:
     reader = torch._C.PyTorchFileReader(str(path))
+    members = reader.get_all_records()
     try:
-        check_script(reader.get_all_records(), reader.get_record)
+        check_script(members, reader.get_record)
     except UnsafeScriptError as error:
         raise RunnerError(f"{path.name}: {error}; it is not loaded, export it without that") from None
     module = torch.jit.load(str(path), map_location=device).eval()
@@ -80,7 +83,8 @@ def _open_script(torch: ModuleType, path: Path, device: object) -> Opened:
     if len(names) != 1:
         raise _one_input(path.name, names)
     known = _tensor_count(module.forward.schema.returns[0].type)
-    return _opened(torch, module, [TensorSpec("", "float32", ())] * known)
+    opened = _opened(torch, module, [TensorSpec("", "float32", ())] * known)
+    return replace(opened, devices=fixed_devices(members, reader.get_record))
 
 
 def _tensor_count(kind: Any) -> int:  # noqa: ANN401 - torch ships no types
@@ -118,7 +122,7 @@ def _open_program(torch: ModuleType, path: Path, device: object, allow_pickles: 
     unsafe = _unsafe(torch, path)
     if unsafe and not allow_pickles:
         raise RunnerError(f"{path.name}: {unsafe}; it is not loaded, save it with torch.export.save")
-    program = torch.export.load(str(path))
+    program = _load_program(torch, path)
     signature = program.graph_signature
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     if len(signature.user_inputs) != 1:
@@ -127,12 +131,24 @@ def _open_program(torch: ModuleType, path: Path, device: object, allow_pickles: 
     if any(not isinstance(value, torch.Tensor) for value in tensors):
         raise RunnerError(f"{path.name}: expected tensors in and out, got something else; export it with tensors only")
     specs = [_spec(name, v) for name, v in zip([*signature.user_inputs, *signature.user_outputs], tensors)]
-    if str(device) != "cpu":
-        program = importlib.import_module("torch.export.passes").move_to_device_pass(program, str(device))
+    program = importlib.import_module("torch.export.passes").move_to_device_pass(program, str(device))
     # Without guards: they are source text of the artifact, which torch would execute. Shapes are checked all the same.
     module = program.module(check_guards=False)
     warning = f"{path.name}: {unsafe}: {_RUNS_CODE}" if unsafe else ""
     return Opened(module, tensors[0].dtype, specs[:1], specs[1:], warning)
+
+
+def _load_program(torch: ModuleType, path: Path) -> Any:  # noqa: ANN401
+    try:
+        return torch.export.load(str(path))
+    except Exception as error:
+        # Weights are put where they were saved before anything can move them.
+        record = torch._C.PyTorchFileReader(str(path)).get_record("models/model.json")
+        if torch.cuda.is_available() or b'"type": "cuda"' not in record:
+            raise
+        raise RunnerError(
+            f"{path.name}: was exported on a GPU, and torch {torch.__version__} sees none; export it on the CPU"
+        ) from error
 
 
 def _check_exporter(torch: ModuleType, artifact: str) -> None:

@@ -18,6 +18,7 @@ from .archive import kind_of
 from .loading import Opened, open_model
 
 _LONGEST = 300
+_MISMATCHES = ("on the same device", "two devices", "on the expected device")
 
 
 class TorchRunner:
@@ -49,7 +50,7 @@ class TorchRunner:
         # What a damaged or newer file makes torch raise has no base class of its own.
         except Exception as error:
             raise RunnerError(f"{self._artifact}: torch {torch.__version__} refuses it: {_one_line(error)}") from error
-        self._module, self._dtype = opened.module, opened.dtype
+        self._module, self._dtype, self._devices = opened.module, opened.dtype, opened.devices
         self.inputs: Sequence[TensorSpec] = opened.inputs
         self.outputs: Sequence[TensorSpec] = opened.outputs
         self._batch = next(iter(opened.inputs[0].shape), None)
@@ -94,13 +95,14 @@ class TorchRunner:
         return arrays
 
     def _explain(self, shape: list[int], error: Exception) -> str:
-        reason = str(error)
-        if "on the same device" in reason or "two devices" in reason:
+        if any(text in str(error) for text in _MISMATCHES):
             return (
                 f"{self._artifact}: has tensors that its export fixed to another device than {self._device}; "
                 f"export it on that device, or set device to {'cpu' if self._device.type == 'cuda' else 'gpu'}"
             )
-        return f"{self._artifact}: torch failed on a batch {shape}: {_one_line(error)}"
+        others = ", ".join(sorted(self._devices - {self._device.type}))
+        fixed = f"; its export fixed tensors to {others}: export it on the device that serves it" if others else ""
+        return f"{self._artifact}: torch failed on a batch {shape}: {_one_line(error)}{fixed}"
 
 
 def create(options: RunnerOptions) -> TorchRunner:

@@ -21,6 +21,7 @@ _TOKEN = re.compile(
     rb'|(?P<text>"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|\w+|.',
     re.DOTALL,
 )
+_DEVICE = re.compile(rb"torch\.device\([\"'](\w+)")
 _PLAIN_TEXT = re.compile(rb"\"[^\"\\\n]+\"|'[^'\\\n]+'")
 
 
@@ -45,6 +46,12 @@ def check_script(names: Sequence[str], read: Read) -> None:
         if name.lower().endswith(".py"):
             for problem in _problems(read(name)):
                 raise UnsafeScriptError(f"{name} {problem}")
+
+
+def fixed_devices(names: Sequence[str], read: Read) -> frozenset[str]:
+    """Return the kinds of device ("cpu", "cuda") that a script names: tracing writes down where tensors were made."""
+    code = b"".join(read(name) for name in names if name.lower().endswith(".py"))
+    return frozenset(device.decode() for device in _DEVICE.findall(code))
 
 
 def _problems(code: bytes) -> Iterator[str]:
