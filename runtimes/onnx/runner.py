@@ -12,24 +12,25 @@ from typing import Any
 import numpy as np
 
 from ..contract import Array, RunnerError, RunnerOptions, TensorSpec
-from .refusals import explain, one_line
+from ..cpus import thread_count
+from ..slices import run_in_slices
+from .refusals import one_line
+from .session import CPU, Session, open_session
 
-# ONNX Runtime names element types "tensor(float)"; NumPy's names for those that an image graph may use.
+# ONNX Runtime names element types "tensor(float)"; NumPy's names for those that it can take and give.
 DTYPES = {
     "tensor(float)": "float32",
     "tensor(float16)": "float16",
     "tensor(double)": "float64",
     "tensor(uint8)": "uint8",
+    "tensor(uint16)": "uint16",
+    "tensor(uint32)": "uint32",
+    "tensor(uint64)": "uint64",
     "tensor(int8)": "int8",
+    "tensor(int16)": "int16",
     "tensor(int32)": "int32",
     "tensor(int64)": "int64",
     "tensor(bool)": "bool",
-}
-PROVIDERS = {
-    "cpu": ("CPUExecutionProvider",),
-    "gpu": ("CUDAExecutionProvider", "CPUExecutionProvider"),
-    "auto": ("CUDAExecutionProvider", "CPUExecutionProvider"),
-    "tensorrt": ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"),
 }
 
 
@@ -42,49 +43,53 @@ class OnnxRunner:
 
     def __init__(self, options: RunnerOptions) -> None:
         onnxruntime = _import_engine()
-        session = _open_session(onnxruntime, options)
-        _check_device(options.device, session.get_providers())
+        threads = thread_count(options.threads)
+        session, fallback = open_session(onnxruntime, options, threads)
+        self._session: Session | None = session
         self._artifact = options.artifact.name
-        self._session: Any = session
         self.inputs: Sequence[TensorSpec] = _specs(session.get_inputs())
         self.outputs: Sequence[TensorSpec] = _specs(session.get_outputs())
-        if len(self.inputs) != 1:
-            names = ", ".join(spec.name for spec in self.inputs)
-            raise RunnerError(
-                f"{options.artifact.name}: expected one input (the image), got {len(self.inputs)}: {names}; "
-                "export the model with the image as its only input"
-            )
+        _check_inputs(self._artifact, self.inputs)
         self._dtype = np.dtype(self.inputs[0].dtype)
+        self._batch = self.inputs[0].shape[0] if self.inputs[0].shape else None
+        providers = session.get_providers()
         self.details: Mapping[str, str] = {
             "engine": f"onnxruntime {onnxruntime.__version__}",
-            "device": "cpu" if session.get_providers()[0] == "CPUExecutionProvider" else f"gpu {options.device_id}",
-            "providers": ",".join(session.get_providers()),
-            "threads": str(_thread_count(options)),
+            "device": "cpu" if providers[0] == CPU else f"gpu {options.device_id}",
+            "providers": ",".join(providers),
+            "threads": str(threads),
+            **({"fallback": fallback} if fallback else {}),
         }
 
     def __call__(self, batch: Array) -> list[Array]:
-        """Run one batch, cast to the graph's dtype; floating outputs come back as float32.
+        """Run a batch of any length, cast to the graph's dtype; floating outputs come back as float32.
+
+        A batch that fails in a graph of free batch size is not tried again image by image: a graph that was traced with
+        one image may as well answer several with wrong numbers, which nothing shows, so it has to be exported again.
 
         Raises:
             RunnerError: The engine fails on this batch, or was closed.
         """
-        session = self._session
-        if session is None:
-            raise RunnerError(f"{self._artifact}: the runner is closed")
-        feed = {self.inputs[0].name: np.ascontiguousarray(batch, self._dtype)}
-        try:
-            outputs = session.run(None, feed)
-        # The engine's exceptions share no base class of their own.
-        except Exception as error:
-            reason = one_line(str(error))
-            raise RunnerError(
-                f"{self._artifact}: onnxruntime failed on a batch {list(batch.shape)}: {reason}"
-            ) from error
-        return [_as_float32(output) for output in outputs]
+        feed = np.ascontiguousarray(batch, self._dtype)
+        outputs = run_in_slices(self._run, feed, self._batch, [spec.name for spec in self.outputs])
+        return [output.astype(np.float32, copy=False) if output.dtype.kind == "f" else output for output in outputs]
 
     def close(self) -> None:
         """Release the session."""
         self._session = None
+
+    def _run(self, part: Array) -> list[Array]:
+        session = self._session
+        if session is None:
+            raise RunnerError(f"{self._artifact}: the runner is closed")
+        try:
+            return session.run(None, {self.inputs[0].name: part})
+        # The engine's exceptions share no base class of their own.
+        except Exception as error:
+            reason = one_line(str(error))
+            raise RunnerError(
+                f"{self._artifact}: onnxruntime failed on a batch {list(part.shape)}: {reason}"
+            ) from error
 
 
 def create(options: RunnerOptions) -> OnnxRunner:
@@ -104,37 +109,18 @@ def _import_engine() -> Any:
     return onnxruntime
 
 
-def _open_session(onnxruntime: Any, options: RunnerOptions) -> Any:
-    settings = onnxruntime.SessionOptions()
-    # Set, not left to be guessed: a guess from the machine's cores ignores the CPUs a container may use.
-    settings.intra_op_num_threads = _thread_count(options)
-    settings.inter_op_num_threads = 1
-    settings.log_severity_level = 3
-    available = onnxruntime.get_available_providers()
-    wanted: list[tuple[str, dict[str, Any]]] = [
-        (name, {} if name == "CPUExecutionProvider" else {"device_id": options.device_id})
-        for name in PROVIDERS[options.device]
-        if name in available
-    ]
-    try:
-        return onnxruntime.InferenceSession(str(options.artifact), settings, providers=wanted)
-    # The engine's exceptions share no base class of their own.
-    except Exception as error:
-        raise RunnerError(explain(options.artifact.name, onnxruntime.__version__, str(error))) from error
-
-
-def _thread_count(options: RunnerOptions) -> int:
-    if options.threads:
-        return options.threads
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-def _check_device(wanted: str, providers: Sequence[str]) -> None:
-    if wanted in ("gpu", "tensorrt") and providers[0] == "CPUExecutionProvider":
+def _check_inputs(artifact: str, inputs: Sequence[TensorSpec]) -> None:
+    if len(inputs) != 1:
+        names = ", ".join(spec.name for spec in inputs) or "none"
         raise RunnerError(
-            f"device {wanted}: no usable GPU, onnxruntime runs on {', '.join(providers)}; "
-            "install onnxruntime-gpu and its CUDA libraries, or set device to auto"
+            f"{artifact}: expected one input (the image), got {len(inputs)}: {names}; "
+            "export the model with the image as its only input"
+        )
+    # NumPy would wrap the brighter half of the pixels without a word.
+    if not np.can_cast(np.uint8, inputs[0].dtype):
+        raise RunnerError(
+            f"{artifact}: input {inputs[0].name}: expected floating point or pixels from 0 to 255, "
+            f"got {inputs[0].dtype}; export it with a float32 input"
         )
 
 
@@ -151,7 +137,3 @@ def _dtype_name(tensor: Any) -> str:
 
 def _dims(shape: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple(axis if isinstance(axis, int) and axis > 0 else None for axis in shape)
-
-
-def _as_float32(output: Array) -> Array:
-    return output.astype(np.float32, copy=False) if output.dtype.kind == "f" else output

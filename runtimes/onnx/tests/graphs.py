@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-FLOAT, UINT8, INT64, STRING, FLOAT16 = 1, 2, 7, 8, 10
+FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 Shape = Sequence["int | str"]
 
 
@@ -19,8 +19,8 @@ def echo(dtype: int = FLOAT, shape: Shape = (1, 3, 4, 6), **model: int) -> bytes
     return graph([node("Identity", ["x"], ["y"])], [tensor("x", dtype, shape)], [tensor("y", dtype, shape)], **model)
 
 
-def reshape(shape: Sequence[int], to: Sequence[int]) -> bytes:
-    """Return a graph whose output `y` is its float input `x` in another shape."""
+def reshape(shape: Shape, to: Sequence[int]) -> bytes:
+    """Return a graph whose output `y` is its float input `x` in another shape; more images do not fit it."""
     target = _field(1, len(to)) + _field(2, INT64) + _field(8, "to") + b"".join(_field(7, axis) for axis in to)
     body = _field(1, node("Reshape", ["x", "to"], ["y"])) + _field(2, "tiny") + _field(5, target)
     body += _field(11, tensor("x", FLOAT, shape)) + _field(12, tensor("y", FLOAT, to))
@@ -51,17 +51,22 @@ def tensor(name: str, dtype: int, shape: Shape) -> bytes:
     return _field(1, name) + _field(2, _field(1, _field(1, dtype) + _field(2, dims)))
 
 
-def weight(name: str, location: str) -> bytes:
-    """Return TensorProto bytes of a float [1] whose value lies in another file."""
-    place = _field(13, _field(1, "location") + _field(2, location))
-    return _field(1, 1) + _field(2, FLOAT) + _field(8, name) + place + _field(14, 1)
-
-
-def with_weight(location: str) -> bytes:
-    """Return the graph y = x + w, where w lies in another file."""
-    body = _field(1, node("Add", ["x", "w"], ["y"])) + _field(2, "tiny") + _field(5, weight("w", location))
+def with_weights(*locations: str) -> bytes:
+    """Return the graph y = x + w0 + w1 ..., a float [1] each, in other files; those of one file lie there in a row."""
+    names = [f"w{number}" for number in range(len(locations))]
+    sums = ["x", *(f"sum{number}" for number in range(1, len(names))), "y"]
+    body = b"".join(_field(1, node("Add", [sums[i], name], [sums[i + 1]])) for i, name in enumerate(names))
+    body += _field(2, "tiny")
+    for number, (name, location) in enumerate(zip(names, locations)):
+        body += _field(5, _weight(name, location, 4 * locations[:number].count(location)))
     body += _field(11, tensor("x", FLOAT, (1, 3, 4, 6))) + _field(12, tensor("y", FLOAT, (1, 3, 4, 6)))
     return _field(1, 8) + _field(7, body) + _field(8, _field(1, "") + _field(2, 17))
+
+
+def _weight(name: str, location: str, offset: int) -> bytes:
+    entries = {"location": location, "offset": str(offset), "length": "4"}
+    places = b"".join(_field(13, _field(1, key) + _field(2, value)) for key, value in entries.items())
+    return _field(1, 1) + _field(2, FLOAT) + _field(8, name) + places + _field(14, 1)
 
 
 def _field(number: int, value: int | str | bytes) -> bytes:
