@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import pytest
 
+from convertor.cli import main
 from convertor.plan import PackageMember
+from runtimes.contract import RunnerOptions, make_runner
+from runtimes.onnx.tests import graphs
 from tests.convertor.conversions import model_json, prepared, refused
-from tests.convertor.packages import onnx_bytes, yolo_manifest
+from tests.convertor.packages import anomaly_manifest, onnx_bytes, write_zip, yolo_manifest
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12536001\n"
 FIELD = "manifest.json: runtime_artifact"
@@ -158,25 +163,31 @@ def test_python_code_is_left_out_and_named(tmp_path: Path) -> None:
             {},
             {"model.onnx": EXTERNAL},
             "model.onnx: external data: expected weights/model.data beside it, got model.onnx; ",
-            id="external data missing",
+            id="B86-external data missing",
         ),
         pytest.param(
             {},
             {"model.onnx": onnx_bytes(external="../model.data")},
             'model.onnx: external data: expected a file inside the package, got "../model.data"; ',
-            id="external data climbing",
+            id="B86-external data climbing",
         ),
         pytest.param(
             {},
             {"model.onnx": onnx_bytes(external="/data/w")},
             "model.onnx: external data: expected a file inside the package",
-            id="external data absolute",
+            id="B86-external data absolute",
         ),
         pytest.param(
             {},
             {"model.onnx": onnx_bytes(external="")},
             "model.onnx: external data: expected a file inside the package",
-            id="external data nowhere",
+            id="B86-external data nowhere",
+        ),
+        pytest.param(
+            {},
+            {"model.onnx": onnx_bytes(external="*/_ORT_MEM_ADDR_/*"), "*/_ORT_MEM_ADDR_/*": b"x"},
+            'model.onnx: external data: expected a file inside the package, got "*/_ORT_MEM_ADDR_/*"; ',
+            id="B86-external data in the server's memory",
         ),
         pytest.param({}, {"model.onnx": b""}, "model.onnx: not an ONNX file", id="empty"),
         pytest.param({}, {"model.onnx": b"PK\x03\x04 a zip"}, "model.onnx: not an ONNX file", id="something else"),
@@ -200,3 +211,35 @@ def test_an_onnx_ending_means_nothing_to_another_engine(tmp_path: Path, monkeypa
     folder.mkdir()
     manifest = yolo_manifest(runtime="dlr", runtime_artifact="net.onnx")
     assert prepared(folder, manifest, {"net.onnx": b"not ONNX at all"}).facts == ()
+
+
+@pytest.mark.parametrize(
+    ("artifact", "locations"),
+    [
+        pytest.param("model.onnx", ["model.onnx_data"], id="beside it"),
+        pytest.param("model.onnx", ["weights/w.bin"], id="in a sub-folder"),
+        pytest.param("net.onnx", ["net.onnx_data"], id="a model of another name"),
+        pytest.param("export 1/größe.onnx", ["a b/w 1.bin", "./w.bin", "deep/er/w.bin"], id="blanks, letters, several"),
+        pytest.param("model.onnx", ["w.bin", "v.bin", "w.bin"], id="a file twice"),
+    ],
+)
+def test_b86_external_data_from_the_package_to_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, artifact: str, locations: list[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    folder = PurePosixPath(artifact).parent
+    files = {artifact: graphs.with_weights(*locations)}
+    for number, location in enumerate(locations):
+        name = (folder / location).as_posix()
+        files[name] = files.get(name, b"") + np.float32(10**number).tobytes()
+    write_zip(
+        tmp_path / "model.zip", anomaly_manifest(input_shape=[1, 3, 4, 6]) | {"runtime_artifact": artifact}, files
+    )
+    assert main(["convert", str(tmp_path / "model.zip"), "-o", str(tmp_path / "models")]) == 0
+    version = tmp_path / "models/base_model/1"
+    said = json.loads((version / "model.json").read_text("utf-8"))
+    assert said["artifact"] == f"artifact/{PurePosixPath(artifact).name}"
+    monkeypatch.chdir("/")
+    runner = make_runner("onnx", RunnerOptions(version / said["artifact"], "cpu"))
+    expected = sum(10**number for number in range(len(locations)))
+    np.testing.assert_array_equal(runner(np.zeros((1, 3, 4, 6), np.float32))[0], np.full((1, 3, 4, 6), expected))
