@@ -1,7 +1,8 @@
-"""YOLO heads: one tensor of boxes and class scores.
+"""YOLO heads: v5 to v12 and 26, YOLOX, YOLO-NAS, PP-YOLOE, raw or with NMS in the graph.
 
-Layout: `[B, 4 + C, N]` (anchor-free exports of Ultralytics) or its transpose `[B, N, 4 + C]`; cx, cy, w, h in pixels
-of the network input, then C class scores that are probabilities already.
+Every export is one of two kinds: raw (a box and class scores per anchor: threshold, then the task's suppression) or
+chosen (rows of box, score, class: threshold only). outputs.py and heads.py say how one is told from the other, boxes.py
+what the four numbers of a box are, tasks_*.py what else is made of them.
 
 Payload: runs inside the server's python (3.9 or newer); needs numpy, nothing more.
 """
@@ -11,105 +12,73 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..class_rules import ClassRules
-from ..contract import Array, DecodeError, DecoderConfig, DecodeValueError, shapes_of
-from ..geometry import FloatArray, FrameGeometry, plausible
+from ..contract import Array, DecodeError, DecoderConfig
+from ..geometry import FrameGeometry
 from ..results import Detections
-from .nms import suppress
-
-# What Ultralytics calls max_nms: beyond this many candidates only the best take part in suppression.
-MAX_CANDIDATES = 30_000
-# Half-precision sigmoids round up to just above 1.
-SCORE_SLACK = 1e-3
+from .boxes import BoxRule
+from .candidates import find_candidates
+from .finished import select_rows
+from .images import RawImage, Rows
+from .outputs import Batch, Image, OutputRule
+from .task import Selection, make_task
 
 
 class YoloDecoder:
-    """Best class per anchor, threshold, class-wise NMS, back to source pixels."""
+    """One package's decoder; safe for several threads."""
 
     def __init__(self, config: DecoderConfig) -> None:
         settings = config.settings
-        self._classes = int(settings["num_classes"])
-        self._rules = ClassRules(settings, config.class_names, self._classes)
-        self._iou_threshold = float(settings["iou_threshold"])
+        self._rules = ClassRules(settings, config.class_names, int(settings["num_classes"]))
         self._max_det = int(settings["max_det"])
-        self._class_agnostic = bool(settings["class_agnostic"])
-        self._adapter = config.adapter()
+        self._multi_label = bool(settings.get("multi_label"))
+        self._task = make_task(config)
+        self._outputs = OutputRule(config, self._task)
+        given, wanted, normalized = settings.get("box_format"), self._task.box_format, settings.get("boxes_normalized")
+        self._raw_boxes = BoxRule(given or "cxcywh", wanted, normalized)
+        self._pair_boxes = BoxRule(given or "xyxy", wanted, normalized)
+        self._row_boxes = BoxRule(given or wanted, wanted, normalized)
 
     def __call__(self, outputs: Sequence[Array], frames: Sequence[FrameGeometry]) -> list[Detections]:
-        """Decode float32 `[B, 4 + C, N]` or `[B, N, 4 + C]`; one Detections per frame, empty when nothing is found.
+        """Decode the outputs of one batch; one Detections per frame, empty when nothing is found.
 
         Raises:
-            DecodeError: No output has that shape.
-            DecodeValueError: Scores are not probabilities.
+            DecodeError: No output has a shape that outputs.py documents.
+            DecodeValueError: The numbers cannot be what they should be: scores above 1, classes that the package does
+                not state, fractions for pixels.
         """
-        head = self._channels_first(self._head(outputs))
-        if len(head) < len(frames):
-            raise DecodeError(f"yolo: expected {len(frames)} images in the head, got {len(head)}")
-        return [self._decode_image(image, frame) for image, frame in zip(head, frames)]
+        if not frames:
+            return []
+        batch = self._outputs.batch(outputs, frames[0].network)
+        if batch.length is not None and batch.length < len(frames):
+            raise DecodeError(f"yolo: expected {len(frames)} images in the head, got {batch.length}")
+        return [self._decode_image(batch, outputs, index, frame) for index, frame in enumerate(frames)]
 
-    def _head(self, outputs: Sequence[Array]) -> Array:
-        named = self._adapter.get("boxes", outputs)
-        if named is not None:
-            return named
-        heads = [output for output in outputs if output.ndim == 3]
-        if len(heads) != 1:
-            raise DecodeError(
-                f"yolo: expected one output of rank 3, got {shapes_of(outputs)}; export with the decoded head only"
-            )
-        return heads[0]
+    def _decode_image(
+        self, batch: Batch, outputs: Sequence[Array], image_index: int, frame: FrameGeometry
+    ) -> Detections:
+        selection = self._selection(batch.image(image_index), batch.pair, frame.network)
+        return self._task.finish(selection, outputs, image_index, frame, self._rules)
 
-    def _channels_first(self, head: Array) -> Array:
-        """Return `[B, 4 + C, N]`; a square tensor is taken as channels first, as every current exporter has it."""
-        channels = 4 + self._classes
-        if head.ndim == 3 and head.shape[1] == channels:
-            return head
-        if head.ndim == 3 and head.shape[2] == channels:
-            return head.transpose(0, 2, 1)
-        raise DecodeError(
-            f"yolo: expected {channels} channels (4 + {self._classes} classes) in [1, {channels}, N] or "
-            f"[1, N, {channels}], got {list(head.shape)}; set detection.num_classes to what the model was trained on"
-        )
+    def _selection(self, image: Image, pair: bool, network: tuple[int, int]) -> Selection:
+        if isinstance(image, Rows):
+            return select_rows(image, self._rules, self._row_boxes, network, self._max_det)
+        candidates = self._candidates(image, self._pair_boxes if pair else self._raw_boxes, network)
+        return candidates.take(self._task.suppress(candidates)[: self._max_det])
 
-    def _decode_image(self, head: Array, frame: FrameGeometry) -> Detections:
-        scores, class_ids, anchors = self._candidates(head[4:])
-        centres = head[:4, anchors].astype(np.float32)
-        # A box without area would divide by a union of zero.
-        usable = plausible(centres.T) & (centres[2:] > 0).all(axis=0)
-        if not usable.all():
-            scores, class_ids, centres = scores[usable], class_ids[usable], centres[:, usable]
-        boxes = _corners(centres)
-        order = np.argsort(-scores, kind="stable")[:MAX_CANDIDATES]
-        kept = order[suppress(boxes[order], class_ids[order], self._iou_threshold, self._max_det, self._class_agnostic)]
-        return self._rules.detections(frame.to_source(boxes[kept]), scores[kept], class_ids[kept])
-
-    def _candidates(self, scores: Array) -> tuple[FloatArray, npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Return score, class and anchor of every anchor whose best class [C, N] reaches its threshold."""
-        # max is several times faster than fmax, and NaN, which passes through it, is rare: only then look again.
-        best = scores.max(axis=0)
-        peak = best.max(initial=0)
-        if not np.isfinite(peak):
-            scores = np.where(np.isfinite(scores), scores, np.float32(-np.inf))
-            best = scores.max(axis=0)
-            peak = best.max(initial=0)
-        if peak > 1 + SCORE_SLACK:
-            raise DecodeValueError(
-                f"yolo: class scores reach {peak:.3g}, expected 0..1; export the model with its sigmoid"
-            )
-        anchors = np.flatnonzero(best >= self._rules.lowest)
-        class_ids = scores[:, anchors].argmax(axis=0)
-        passed = self._rules.passes(best[anchors], class_ids)
-        anchors = anchors[passed]
-        return np.minimum(best[anchors], np.float32(1)), class_ids[passed], anchors
+    def _candidates(self, image: RawImage, box_rule: BoxRule, network: tuple[int, int]) -> Selection:
+        found = find_candidates(image.scores, self._rules, self._multi_label)
+        taken = image.boxes[found.anchors]
+        boxes, has_area = box_rule.prepare(taken, network)
+        extras = image.extras[found.anchors].astype(np.float32, copy=False)
+        selection = Selection(boxes, found.scores, found.class_ids, extras)
+        if not has_area.all():
+            selection, taken = selection.take(has_area), taken[has_area]
+        box_rule.refuse_normalized(taken, image.boxes)
+        return selection
 
 
 def create(config: DecoderConfig) -> YoloDecoder:
     """Return the family's decoder."""
     return YoloDecoder(config)
-
-
-def _corners(centres: Array) -> FloatArray:
-    """Return xyxy [n, 4] of cx, cy, w, h [4, n]."""
-    middle, half = centres[:2], centres[2:] / 2
-    return np.concatenate([middle - half, middle + half]).T

@@ -1,4 +1,4 @@
-"""Greedy non-maximum suppression in blocks: memory stays flat whatever the number of candidates.
+"""Greedy non-maximum suppression; memory stays flat whatever the number of candidates.
 
 Payload: runs inside the server's python (3.9 or newer); needs numpy, nothing more.
 """
@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float32]
+from ..geometry import FloatArray
+
+IndexArray = npt.NDArray[np.intp]
+
 # Later blocks may be larger: the boxes that are kept by then drop most of them.
 FIRST_BLOCK, LARGEST_BLOCK = 96, 384
+# A round over all classes at once pays while it settles at least one candidate in so many.
+ROUND_SHARE = 8
 
 
 def suppress(
     boxes: FloatArray, class_ids: npt.NDArray[Any], iou_threshold: float, max_det: int, class_agnostic: bool
-) -> npt.NDArray[np.intp]:
+) -> IndexArray:
     """Return the indices of the boxes that survive, in order, at most `max_det`.
 
     A box is dropped when an earlier survivor of its class (of any class with `class_agnostic`) has IoU above
@@ -30,41 +35,83 @@ def suppress(
         max_det: How many survivors are wanted.
         class_agnostic: Compare boxes of different classes too.
     """
-    candidates = _Candidates(boxes, np.zeros_like(class_ids) if class_agnostic else class_ids)
-    kept, start, size = np.zeros(0, np.intp), 0, FIRST_BLOCK
-    while start < len(boxes) and len(kept) < max_det:
-        block = np.arange(start, min(start + size, len(boxes)))
-        start, size = start + size, min(2 * size, LARGEST_BLOCK)
-        if len(kept):
-            block = block[~candidates.conflicts(block, kept, iou_threshold).any(axis=1)]
-        if not len(block):
-            continue
-        kept = np.concatenate([kept, block[_greedy(candidates.conflicts(block, block, iou_threshold))]])
-    return kept[:max_det]
+    candidates = _Candidates(boxes, np.zeros_like(class_ids) if class_agnostic else class_ids, iou_threshold)
+    settled, rest = candidates.rounds()
+    kept = candidates.blocks(rest, max_det)
+    if not len(settled):
+        return kept[:max_det]
+    survivors = np.concatenate([settled, kept])
+    survivors.sort()
+    return survivors[:max_det]
 
 
 class _Candidates:
     """Boxes and their classes in the memory order that pairwise arithmetic is fast in."""
 
-    def __init__(self, boxes: FloatArray, class_ids: npt.NDArray[Any]) -> None:
-        self._corners = np.ascontiguousarray(boxes.T)
-        self._areas = (self._corners[2] - self._corners[0]) * (self._corners[3] - self._corners[1])
-        self._groups = class_ids.astype(np.int32)
+    def __init__(self, boxes: FloatArray, class_ids: npt.NDArray[Any], iou_threshold: float) -> None:
+        # x1, y1, x2, y2, area by candidate.
+        self._columns = np.empty((5, len(boxes)), np.float32)
+        self._columns[:4] = boxes.T
+        sides = self._columns[2:4] - self._columns[:2]
+        np.multiply(sides[0], sides[1], out=self._columns[4])
+        self._groups = class_ids
+        # torchvision compares a float32 IoU with a double: above this is above that.
+        limit = np.float32(iou_threshold)
+        self._limit = limit if float(limit) <= iou_threshold else np.nextafter(limit, np.float32(-1))
 
-    def conflicts(
-        self, rows: npt.NDArray[np.intp], columns: npt.NDArray[np.intp], iou_threshold: float
-    ) -> npt.NDArray[np.bool_]:
+    def rounds(self) -> tuple[IndexArray, IndexArray]:
+        """Return survivors, and the candidates that these do not drop, both in order.
+
+        The best candidate left of every class survives and drops what it overlaps, all classes at once.
+        """
+        order = np.argsort(self._groups, kind="stable")
+        groups, columns = self._groups[order], self._columns.take(order, axis=1)
+        survivors: list[IndexArray] = []
+        while len(order):
+            starts = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
+            if len(order) > len(starts) * 64:
+                break
+            counts = np.diff(starts, append=len(order))
+            left = ~(_iou(columns, np.repeat(columns.take(starts, axis=1), counts, axis=1)) > self._limit)
+            left[starts] = False
+            survivors.append(order[starts])
+            rest = np.flatnonzero(left)
+            done = len(order) - len(rest)
+            order, groups, columns = order[rest], groups[rest], columns.take(rest, axis=1)
+            if done * ROUND_SHARE < len(order):
+                break
+        order.sort()
+        return np.concatenate(survivors) if survivors else order[:0], order
+
+    def blocks(self, candidates: IndexArray, max_det: int) -> IndexArray:
+        """Return the survivors among `candidates`, in order; may be a few more than `max_det`."""
+        kept, start, size = candidates[:0], 0, FIRST_BLOCK
+        while start < len(candidates) and len(kept) < max_det:
+            block = candidates[start : start + size]
+            start, size = start + size, min(2 * size, LARGEST_BLOCK)
+            if len(kept):
+                block = block[~self._conflicts(block, kept).any(axis=1)]
+            if len(block):
+                kept = np.concatenate([kept, block[_greedy(self._conflicts(block, block))]])
+        return kept
+
+    def _conflicts(self, rows: IndexArray, columns: IndexArray) -> npt.NDArray[np.bool_]:
         """Return bool [rows, columns]: same class and IoU above the threshold."""
         # take, not indexing: indexing returns a transposed array, which costs three times as much below.
-        a, b = self._corners.take(rows, axis=1)[:, :, None], self._corners.take(columns, axis=1)[:, None]
-        sides = np.minimum(a[2:], b[2:])
-        sides -= np.maximum(a[:2], b[:2])
-        np.maximum(sides, 0, out=sides)
-        shared = sides[0] * sides[1]
-        union = self._areas[rows][:, None] + self._areas[columns]
-        union -= shared
-        union *= np.float32(iou_threshold)
-        return (shared > union) & (self._groups[rows][:, None] == self._groups[columns])
+        a, b = self._columns.take(rows, axis=1)[:, :, None], self._columns.take(columns, axis=1)[:, None]
+        return (_iou(a, b) > self._limit) & (self._groups[rows][:, None] == self._groups[columns])
+
+
+def _iou(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the IoU of boxes given as x1, y1, x2, y2, area along the first axis; the rest is broadcast."""
+    sides = np.minimum(a[2:4], b[2:4])
+    sides -= np.maximum(a[:2], b[:2])
+    np.maximum(sides, 0, out=sides)
+    shared = np.multiply(sides[0], sides[1], out=sides[0])
+    union = a[4] + b[4]
+    union -= shared
+    shared /= union
+    return shared
 
 
 def _greedy(conflict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from ..results import Detections
 from .nms import suppress
 from .task import Selection
 
-# Keypoints of a person as COCO has them, x, y and visibility each: what a pose head has beyond its boxes.
+# Keypoints of a person as COCO has them, x, y and visibility each: what a pose head of one class has beyond its box.
 PERSON_KEYPOINTS = 17 * 3
 
 
@@ -32,12 +32,13 @@ class ObjectDetection:
         self._max_det = int(settings["max_det"])
         self._class_agnostic = bool(settings["class_agnostic"])
         points, values = settings.get("keypoints") or (0, 0)
-        self._keypoints = int(points) * int(values)
+        keypoints = int(points) * int(values)
+        self._keypoints = keypoints or (PERSON_KEYPOINTS if int(settings["num_classes"]) == 1 else 0)
 
     def extra_channels(self, outputs: Sequence[Array], classes: int) -> tuple[int, ...]:
         """Return 0, and what keypoints or mask prototypes (an output of rank 4) explain."""
         prototypes = tuple(output.shape[1] for output in outputs if output.ndim == 4)
-        return (0, *prototypes, self._keypoints or PERSON_KEYPOINTS)
+        return tuple(dict.fromkeys((0, *prototypes, self._keypoints)))
 
     def suppress(self, candidates: Selection) -> npt.NDArray[np.intp]:
         """Return the survivors of greedy suppression by IoU."""

@@ -1,0 +1,69 @@
+"""What the four numbers of a box mean: corners or centre and size, pixels or fractions.
+
+Payload: runs inside the server's python (3.9 or newer); needs numpy, nothing more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..contract import Array, DecodeValueError
+from ..geometry import FloatArray, plausible
+
+# A handful of boxes may lie in the image's first pixel by chance; a whole head does not.
+WHOLE_HEAD = 100
+
+
+class BoxRule:
+    """Turns boxes as a head has them into boxes as the task wants them, in pixels of the network's input.
+
+    Args:
+        given: "xyxy" or "cxcywh": what the head holds.
+        wanted: Likewise: what the task works on.
+        normalized: true: fractions of the network's input; false: pixels; None: pixels, and what cannot be is refused.
+    """
+
+    def __init__(self, given: str, wanted: str, normalized: bool | None) -> None:
+        self._given, self._wanted, self._normalized = given, wanted, normalized
+
+    def prepare(self, boxes: Array, network: tuple[int, int]) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """Return float32 boxes [n, 4] as the task wants them, and which of them are finite and have an area."""
+        taken = boxes.astype(np.float32)
+        if self._normalized:
+            height, width = network
+            taken *= np.array([width, height, width, height], np.float32)
+        sane = plausible(taken)
+        if not sane.all():
+            taken[~sane] = 0
+        low, high = taken[:, :2], taken[:, 2:]
+        if self._given == "cxcywh":
+            sane &= (high > 0).all(axis=1)
+            if self._wanted == "xyxy":
+                half = high / 2
+                taken = np.concatenate([low - half, low + half], axis=1)
+                sane &= (taken[:, 2:] > taken[:, :2]).all(axis=1)
+        else:
+            sane &= (high > low).all(axis=1)
+            if self._wanted == "cxcywh":
+                taken = np.concatenate([(low + high) / 2, high - low], axis=1)
+        return taken, sane
+
+    def refuse_normalized(self, chosen: Array, whole: Array | None = None) -> None:
+        """Raise if boxes that should be pixels are fractions of the image.
+
+        Args:
+            chosen: The boxes [n, 4] that count, as the head has them, with area.
+            whole: Every box of the head [N, 4] where it is a raw one; few boxes are no evidence then.
+
+        Raises:
+            DecodeValueError: No number is above 1: the objects would all be smaller than a pixel.
+        """
+        if self._normalized is not None or not len(chosen) or np.abs(chosen).max() > 1:
+            return
+        if whole is not None and (len(whole) < WHOLE_HEAD or not np.nanmax(np.abs(whole)) <= 1):
+            return
+        raise DecodeValueError(
+            "yolo: every box coordinate is between 0 and 1, expected pixels of the network's input; "
+            "set detection.boxes_normalized to true if they are fractions of it (a DETR export needs layout detr)"
+        )
