@@ -54,7 +54,7 @@ class RfDetrDecoder:
         self._adapter = config.adapter()
         if len({"boxes", "logits"} & set(config.outputs)) == 1:
             raise DecodeError(f"outputs: expected both boxes and logits, got only {', '.join(config.outputs)}")
-        self._columns: _Columns | None = None
+        self._columns: dict[int, _Columns] = {}
 
     def __call__(self, outputs: Sequence[Array], frames: Sequence[FrameGeometry]) -> list[Detections]:
         """Decode float32 boxes `[B, Q, 4]` and logits `[B, Q, C]`; one Detections per frame, empty when none is found.
@@ -104,11 +104,11 @@ class RfDetrDecoder:
         return planes[0]
 
     def _columns_of(self, columns: int) -> _Columns:
-        if self._columns is None:
+        if columns not in self._columns:
             kept = queries.kept_columns(FAMILY, columns, self._background)
             names = queries.column_names(self._config.class_names, columns, self._background)
-            self._columns = _Columns(kept, ClassRules(self._config.settings, names, columns))
-        return self._columns
+            self._columns[columns] = _Columns(kept, ClassRules(self._config.settings, names, columns))
+        return self._columns[columns]
 
     def _decode_image(
         self, boxes: Array, logits: Array, planes: Array | None, columns: _Columns, frame: FrameGeometry

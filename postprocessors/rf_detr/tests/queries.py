@@ -16,6 +16,7 @@ from postprocessors.rf_detr.support import DEFAULTS
 FULL_HD = FrameGeometry((1080, 1920), (384, 384), (384, 384))
 # cx, cy, w, h as fractions; on FULL_HD this is [720, 270, 1200, 810].
 BOX = (0.5, 0.5, 0.25, 0.5)
+TWO = 0.8808  # sigmoid(2)
 BOX_PIXELS = [720.0, 270.0, 1200.0, 810.0]
 
 
@@ -23,9 +24,10 @@ def decoder(
     names: Sequence[str] = ("dets", "labels"),
     class_names: Sequence[str] = (),
     outputs: dict[str, Any] | None = None,
+    task: str = "object_detection",
     **settings: Any,
 ) -> RfDetrDecoder:
-    return create(DecoderConfig({**DEFAULTS, **settings}, tuple(class_names), tuple(names), outputs or {}))
+    return create(DecoderConfig({**DEFAULTS, **settings}, tuple(class_names), tuple(names), outputs or {}, task))
 
 
 def boxes_of(queries: int, *rows: Sequence[float]) -> np.ndarray:

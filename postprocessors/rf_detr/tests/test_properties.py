@@ -56,6 +56,30 @@ def test_every_result_is_sane(
     json.loads(found.to_json(), parse_constant=pytest.fail)
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 4),
+    hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=ANY_FLOAT),
+    st.tuples(st.integers(1, 400), st.integers(1, 400)),
+    st.sampled_from([(16, 16, 0, 0), (16, 9, 0, 3), (16, 40, 0, -12)]),
+)
+def test_every_mask_lies_in_the_image(
+    queries: int, plane: np.ndarray, source: tuple[int, int], place: tuple[int, int, int, int]
+) -> None:
+    boxes = np.tile(np.array([0.5, 0.5, 0.9, 0.9], np.float32), (1, queries, 1))
+    raw = [boxes, np.ones((1, queries, 2), np.float32), np.tile(plane, (1, queries, 1, 1))]
+    decode = decoder(("dets", "labels", "masks"), task="instance_segmentation", top_k=None)
+    found = decode(raw, [FrameGeometry(source, place[:2], (16, 16), place[2:])])[0]
+    assert found.masks is not None
+    assert len(found.masks) == len(found) == queries
+    for mask in found.masks:
+        rows, columns = mask.pixels.shape
+        assert mask.pixels.dtype == np.uint8
+        assert mask.pixels.max(initial=0) <= 1
+        assert 0 <= mask.top <= mask.top + rows <= source[0]
+        assert 0 <= mask.left <= mask.left + columns <= source[1]
+
+
 @settings(deadline=None, max_examples=100)
 @given(
     st.lists(
