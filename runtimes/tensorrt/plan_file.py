@@ -89,7 +89,7 @@ def metadata_size(content: memoryview) -> int:
     if not 2 <= length <= _METADATA_BYTES or bytes(content[4 + length : 8 + length]) not in {*_PRODUCTS, _OLD}:
         return 0
     try:
-        metadata: Any = json.loads(bytes(content[4 : 4 + length]))
+        metadata: Any = json.loads(bytes(content[4 : 4 + length]).decode())  # bytes may also be UTF-16
     except (ValueError, RecursionError):
         return 0
     return 4 + length if isinstance(metadata, dict) else 0

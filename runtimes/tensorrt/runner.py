@@ -204,36 +204,40 @@ def _import_engine(plan: Plan, artifact: str) -> Any:
     module, problem = _first_of(MODULES[plan.product])
     if module is not None:
         return module
+    wanted = f"pip install {PACKAGES[plan.product]}=={plan.version}"
     (other,) = set(MODULES) - {plan.product}
     present, _ = _first_of(MODULES[other])
     if present is not None:
+        here = f"{other} {present.__version__}"
         raise RunnerError(
-            f"{artifact}: built with {plan.product} {plan.version}, here is only {other} {present.__version__}; "
-            f"pip install {PACKAGES[plan.product]}=={plan.version}, or rebuild it on the target with "
-            f"{other} {present.__version__}"
+            f"{artifact}: built with {plan.product} {plan.version}, here is only {here}, which cannot run it; "
+            f"{wanted}, or rebuild it on the target with {here}"
         )
     raise RunnerError(
-        f"runtime tensorrt: {MODULES[plan.product][0]} is not usable in the server's python ({problem}); "
-        f"pip install {PACKAGES[plan.product]}=={plan.version}"
+        f"runtime tensorrt: {MODULES[plan.product][0]} is not usable in the server's python ({problem}); {wanted}"
     )
 
 
+def _import_cuda() -> Any:
+    module, problem = _first_of(("cuda.bindings.runtime",))
+    if module is None:
+        raise RunnerError(
+            f"runtime tensorrt: cuda.bindings is not usable in the server's python ({problem}); "
+            "pip install cuda-bindings"
+        )
+    return module
+
+
 def _first_of(names: Sequence[str]) -> tuple[Any, str]:
-    """Return the first module that can be imported, else None and why the first cannot."""
-    problems: list[str] = []
+    """Return the first module that can be imported; None, and why the last one cannot, if there is none."""
+    problem = ""
     for name in names:
         try:
             return importlib.import_module(name), ""
+        except ModuleNotFoundError as error:
+            absent = error.name is not None and f"{name}.".startswith(f"{error.name}.")
+            problem = problem or ("not installed" if absent else str(error))
         # A library that it needs and that is missing is an OSError.
         except (ImportError, OSError) as error:
-            problems.append(" ".join(str(error).split()))
-    return None, problems[0]
-
-
-def _import_cuda() -> Any:
-    try:
-        return importlib.import_module("cuda.bindings.runtime")
-    except (ImportError, OSError) as error:
-        raise RunnerError(
-            f"runtime tensorrt: cuda.bindings is not usable in the server's python ({error}); pip install cuda-bindings"
-        ) from error
+            problem = " ".join(str(error).split())
+    return None, problem

@@ -80,7 +80,7 @@ def read_facts(artifact: str, files: Mapping[str, int], read: Read) -> tuple[Fac
 
 def _metadata(content: bytes) -> dict[str, Any] | None:
     try:
-        value: Any = json.loads(content)
+        value: Any = json.loads(content.decode())  # bytes may also be UTF-16
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
