@@ -17,7 +17,7 @@ from convertor.package import Package, is_lfs_pointer
 ONNX = ".onnx"
 _FIELD = f"{MANIFEST}: runtime_artifact"
 _POINTER_BYTES = 1024  # a Git LFS pointer is smaller, by its specification
-# ONNX Runtime (1.20.1 and 1.22.0, measured) takes the offset in such a "file" for an address in its own memory, and reads it.
+# ONNX Runtime (1.20.1 and 1.22.0, measured) takes the offset in a "file" of such a name for an address in its memory.
 _MEMORY = "*/_ORT_"
 _NAMES_SHOWN = 5
 

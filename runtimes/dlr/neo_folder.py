@@ -18,6 +18,9 @@ from ..contract import RunnerError, TensorSpec
 RUNTIME_LIBRARY = "libdlr.so"
 # What SageMaker puts beside a model and DLR passes over.
 NOT_THE_GRAPH = frozenset({"model-shapes.json", "hyperparams.json"})
+# The CPU of an ELF file, by its number in the header.
+CPUS = {3: "x86", 40: "32-bit ARM", 62: "x86-64", 183: "64-bit ARM"}
+THIS_PROCESS = Path("/proc/self/exe")
 DAMAGE = (ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -56,6 +59,35 @@ def describe(folder: Path) -> Described:
     if len(named_outputs) == len(outputs):
         outputs = [TensorSpec(known.name, spec.dtype, spec.shape) for known, spec in zip(named_outputs, outputs)]
     return Described({spec.name: spec for spec in arguments}, outputs, target)
+
+
+def check_cpu(folder: Path) -> None:
+    """Refuse libraries that are built for another CPU: the loader says of them that there is no such file.
+
+    Raises:
+        RunnerError: There is one.
+    """
+    here = _cpu(THIS_PROCESS)
+    for path in sorted(folder.glob("*.so")):
+        built = _cpu(path)
+        if None not in (here, built) and built != here:
+            next_step = (
+                "take it out to use the server's own" if path.name == RUNTIME_LIBRARY else "compile it for this one"
+            )
+            raise RunnerError(f"{path.name}: built for {built}, the server runs on {here}; {next_step}")
+
+
+def _cpu(path: Path) -> str | None:
+    """Return the name of the CPU that an ELF file is for; None where it is none or cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(20)
+    except OSError:
+        return None
+    if len(head) < 20 or head[:4] != b"\x7fELF":
+        return None
+    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+    return CPUS.get(number, f"CPU {number}")
 
 
 def listing(folder: Path) -> str:

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from ..contract import Array, RunnerError, RunnerOptions, TensorSpec
+from ..cpus import thread_count
+from ..slices import run_in_slices
 from .native_stderr import captured_stderr
-from .neo_folder import RUNTIME_LIBRARY, Described, describe, listing
+from .neo_folder import RUNTIME_LIBRARY, Described, check_cpu, describe, listing
 
 # Neo compiles for TensorRT as part of a GPU model.
 DEVICES = {"cpu": "cpu", "gpu": "gpu", "tensorrt": "gpu"}
@@ -38,6 +40,7 @@ class DlrRunner:
 
     def __init__(self, options: RunnerOptions) -> None:
         folder = options.artifact.parent
+        check_cpu(folder)
         described = describe(folder)
         device = _device(options.device, described.target, options.artifact.name)
         threads = _set_up_threads(options)
@@ -55,10 +58,11 @@ class DlrRunner:
             "library": f"libdlr {self._model.get_version()} of {'the package' if bundled else 'the server'}",
             "device": "cpu" if device == "cpu" else f"{device} {options.device_id}",
             "threads": threads,
+            **_fallback(options.device, device, described.target, self._artifact),
         }
 
     def __call__(self, batch: Array) -> list[Array]:
-        """Run a batch image by image, cast to the graph's dtype; floating outputs come back as float32.
+        """Run a batch of any length, cast to the graph's dtype; floating outputs come back as float32.
 
         Raises:
             RunnerError: The batch does not have the graph's shape, DLR fails on it, or the runner was closed.
@@ -73,9 +77,7 @@ class DlrRunner:
                 f"set input_shape to {_written(shape)} in the manifest and convert again"
             )
         feed = np.ascontiguousarray(batch, self._dtype)
-        slices = [feed] if shape[0] in (None, len(feed)) else [feed[i : i + 1] for i in range(len(feed))]
-        runs = [self._run(part) for part in slices]
-        outputs = runs[0] if len(runs) == 1 else [np.concatenate(parts) for parts in zip(*runs)]
+        outputs = run_in_slices(self._run, feed, shape[0], [spec.name for spec in self.outputs])
         return [output.astype(np.float32, copy=False) if output.dtype.kind == "f" else output for output in outputs]
 
     def close(self) -> None:
@@ -128,8 +130,7 @@ def _set_up_threads(options: RunnerOptions) -> str:
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
     if options.threads:
         os.environ["TVM_NUM_THREADS"] = str(options.threads)
-    affinity = getattr(os, "sched_getaffinity", None)
-    return os.environ.setdefault("TVM_NUM_THREADS", str(len(affinity(0)) if affinity else os.cpu_count() or 1))
+    return os.environ.setdefault("TVM_NUM_THREADS", str(thread_count()))
 
 
 def _device(wanted: str, target: str | None, artifact: str) -> str:
@@ -140,6 +141,16 @@ def _device(wanted: str, target: str | None, artifact: str) -> str:
             f"device {wanted}: {artifact} was compiled for {target}; compile it for {device}, or set device to auto"
         )
     return device
+
+
+def _fallback(wanted: str, device: str, target: str | None, artifact: str) -> dict[str, str]:
+    if wanted != "auto" or device != "cpu":
+        return {}
+    return {
+        "fallback": f"{artifact} was compiled for the CPU"
+        if target
+        else f"{artifact} names no device, which to DLR is the CPU"
+    }
 
 
 def _open_model(dlr: Any, options: RunnerOptions, device: str) -> Any:
@@ -213,9 +224,16 @@ def _true_dtype(model: Any, image: TensorSpec, artifact: str) -> np.dtype[Any]:
     if model.get_input_dtype(0) != image.dtype:
         raise RunnerError(f"{artifact}: this dlr takes input {image.name} for another type than {image.dtype}")
     try:
-        return np.dtype(image.dtype)
+        dtype = np.dtype(image.dtype)
     except TypeError:
         raise RunnerError(f"{artifact}: input {image.name}: type {image.dtype} is not one that can be served") from None
+    # NumPy would wrap the brighter half of the pixels without a word.
+    if not np.can_cast(np.uint8, dtype):
+        raise RunnerError(
+            f"{artifact}: input {image.name}: expected floating point or pixels from 0 to 255, got {dtype}; "
+            "compile the model with a float32 input"
+        )
+    return dtype
 
 
 def _written(shape: Sequence[int | None]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtimes.contract import RunnerOptions, make_runner
+from runtimes.contract import RunnerError, RunnerOptions, make_runner
 from runtimes.dlr.tests import neo, wheels
 
 Load = Callable[..., Any]
@@ -49,6 +49,19 @@ def load(tmp_path: Path, library: bytes, wrapper: None) -> Load:
         return make_runner("dlr", RunnerOptions(neo.save(folder, kept), **options))
 
     return load_model
+
+
+@pytest.fixture
+def refused(load: Load) -> Callable[..., str]:
+    """Return a function that returns the line with which a model is refused; it takes what `load` takes."""
+
+    def refused_line(model: neo.Model, **options: Any) -> str:
+        with pytest.raises(RunnerError) as caught:
+            load(model, **options)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    return refused_line
 
 
 @pytest.fixture(scope="session")

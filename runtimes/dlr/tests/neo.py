@@ -148,6 +148,16 @@ def compiled(target: Path) -> bytes:
     return target.read_bytes()
 
 
+def needing(folder: Path, name: str) -> bytes:
+    """A shared library that loads only where there is another one called `name`."""
+    (folder / "other.c").write_text("int other(void) { return 1; }\n")
+    (folder / "needing.c").write_text("int other(void);\nint needing(void) { return other(); }\n")
+    command = [compiler() or "cc", "-shared", "-fPIC"]
+    subprocess.run([*command, f"-Wl,-soname,{name}", "-o", folder / name, folder / "other.c"], check=True)
+    subprocess.run([*command, "-o", folder / "needing.so", folder / "needing.c", folder / name], check=True)
+    return (folder / "needing.so").read_bytes()
+
+
 def save(folder: Path, files: Mapping[str, bytes]) -> Path:
     """Write files into a new folder; return the kernels' path."""
     folder.mkdir(parents=True)

@@ -109,18 +109,17 @@ except RunnerError as error:
 @pytest.mark.parametrize(
     ("bundled", "expected"),
     [
-        pytest.param(False, "libdlr 1.6.0 of the server", id="B102-the server's own"),
-        pytest.param(True, "libdlr 1.6.0 of the package", id="B102-the package's first"),
+        pytest.param(False, "libdlr 1.6.0 of the server", id="the server's own"),
+        pytest.param(True, "libdlr 1.6.0 of the package", id="the package's first"),
     ],
 )
-def test_which_library(tmp_path: Path, library: bytes, bundled: bool, expected: str) -> None:
+def test_b102_which_library(tmp_path: Path, library: bytes, bundled: bool, expected: str) -> None:
     python = wheels.environment(tmp_path / "venv", with_library=True)
     extra = {"libdlr.so": library} if bundled else {}
     assert told(python, neo.save(tmp_path / "artifact", {**COPIER.files(library), **extra}), WHICH) == expected
 
 
-def test_no_dlr_package(tmp_path: Path, artifact: Path) -> None:
-    """B102."""
+def test_b102_no_dlr_package(tmp_path: Path, artifact: Path) -> None:
     python = wheels.environment(tmp_path / "venv", with_wrapper=False)
     line = told(python, artifact, WHICH)
     assert line.startswith("runtime dlr needs the dlr package")

@@ -80,11 +80,11 @@ def served(tmp_path_factory: pytest.TempPathFactory, library: bytes, python: Pat
 @pytest.mark.parametrize(
     ("neurons", "anomalous", "confidence"),
     [
-        pytest.param((212, 43), 1, 212 / 255, id="B104-0.83 is an anomaly"),
-        pytest.param((26, 229), 0, 1 - 26 / 255, id="B104-0.10 is normal"),
+        pytest.param((212, 43), 1, 212 / 255, id="0.83 is an anomaly"),
+        pytest.param((26, 229), 0, 1 - 26 / 255, id="0.10 is normal"),
     ],
 )
-def test_verdicts_of_a_real_package(
+def test_b104_verdicts_of_a_real_package(
     served: Served, neurons: tuple[int, int], anomalous: int, confidence: float
 ) -> None:
     with Client(served) as client:

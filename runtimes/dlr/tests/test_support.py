@@ -47,8 +47,8 @@ def test_an_nhwc_graph(tmp_path: Path) -> None:
     assert preprocess["image_range_scale"] is False
 
 
-def test_the_folder_is_copied_as_it_is(tmp_path: Path) -> None:
-    """B103: also what DLR does not read; nothing of ours lies in it."""
+def test_b103_the_folder_is_copied_as_it_is(tmp_path: Path) -> None:
+    """Also what DLR does not read; nothing of ours lies in it."""
     extra = {"dlr__h": b"#", "manifest": b"m", "model-shapes__json": b"{}", "hyperparams__json": b"{}", "x__bin": b""}
     files = package(**extra)
     copied = {file.path for file in prepared(tmp_path, manifest(), files).plan.models[0].files}
