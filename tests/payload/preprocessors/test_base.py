@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from runtimes.preprocessors.base import BasePreprocessor, Placement, place
+from runtimes.preprocessors.base import BasePreprocessor
 from runtimes.preprocessors.colour import ImageError
 
 # The padding of the YOLO exporters.
@@ -25,6 +25,8 @@ SETTINGS: dict[str, Any] = {
     "std": None,
     "channel_order": "rgb",
 }
+ANTIALIAS = {"interpolation": "antialias", "crop": True}
+FLOATS = {"resize_dtype": "float32"}
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
@@ -42,27 +44,6 @@ def noise(*shape: int) -> np.ndarray:
 
 def flat(colour: tuple[int, ...], height: int = 4, width: int = 4) -> np.ndarray:
     return np.full((height, width, len(colour)), colour, np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("source", "network", "expected"),
-    [
-        pytest.param((720, 1280), (640, 640), ((360, 640), (140, 0)), id="wide"),
-        pytest.param((1280, 720), (640, 640), ((640, 360), (0, 140)), id="tall"),
-        pytest.param((300, 451), (320, 320), ((213, 320), (53, 0)), id="odd-padding-goes-below"),
-        pytest.param((300, 451), (256, 416), ((256, 385), (0, 15)), id="odd-padding-goes-right"),
-        pytest.param((64, 64), (640, 640), ((640, 640), (0, 0)), id="scaled-up"),
-        pytest.param((1, 1), (640, 384), ((384, 384), (128, 0)), id="one-pixel"),
-        pytest.param((1, 4000), (640, 640), ((1, 640), (319, 0)), id="a-line-keeps-a-row"),
-        pytest.param((5, 2), (5, 5), ((5, 2), (0, 1)), id="half-to-even"),
-    ],
-)
-def test_b52_letterbox(source: tuple[int, int], network: tuple[int, int], expected: Any) -> None:
-    assert place(source, network, preserve_aspect=True) == Placement(source, expected[0], network, expected[1])
-
-
-def test_stretch() -> None:
-    assert place((3, 5), (8, 4), preserve_aspect=False) == Placement((3, 5), (8, 4), (8, 4), (0, 0))
 
 
 def test_letterbox_pads_with_grey_around_the_resized_image() -> None:
@@ -99,6 +80,10 @@ CORNER[0, 0] = 255
         pytest.param(CORNER, "nearest", None, id="nearest"),
         # 255 / 16 of each 4 x 4 block.
         pytest.param(CORNER, "area", [16, 0, 0, 0], id="area-averages"),
+        # Weights 3 3 1 out of 7 at the border: 255 * 24 / 49.
+        pytest.param(CHECKERBOARD, "antialias", [125, 130, 130, 125], id="antialias"),
+        # A triangle of weights 5 7 7 5 3 1 out of 28, in both directions: 255 * (5 / 28) ** 2.
+        pytest.param(CORNER, "antialias", [8, 0, 0, 0], id="B63b-antialias"),
     ],
 )
 def test_b63_resize_filter(grey: np.ndarray, interpolation: str, expected: Any) -> None:
@@ -108,7 +93,7 @@ def test_b63_resize_filter(grey: np.ndarray, interpolation: str, expected: Any) 
     assert planes[0].ravel().tolist() == wanted
 
 
-@pytest.mark.parametrize("interpolation", ["area", "cubic", "linear", "nearest"])
+@pytest.mark.parametrize("interpolation", ["antialias", "area", "cubic", "linear", "nearest"])
 @pytest.mark.parametrize("preserve_aspect", [False, True])
 def test_b63_an_image_of_the_networks_size_is_unchanged(interpolation: str, preserve_aspect: bool) -> None:
     image = noise(4, 4, 3)
@@ -117,17 +102,38 @@ def test_b63_an_image_of_the_networks_size_is_unchanged(interpolation: str, pres
 
 
 @pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, 0.50196, id="scaled-only"),
+        pytest.param(IMAGENET, 0.0741, id="imagenet-red"),
+    ],
+)
+def test_b59_a_pixel_of_128(settings: dict[str, Any], expected: float) -> None:
+    assert run(flat((128, 7, 9)), **settings)[0] == pytest.approx(np.full((4, 4), expected), abs=5e-5)
+
+
+def test_b61_pixels_as_they_are() -> None:
+    assert (run(flat((255, 255, 255)), image_range_scale=False) == 255.0).all()
+
+
+@pytest.mark.parametrize(
     ("pixel", "settings", "expected"),
     [
-        pytest.param(128, {}, 128 / 255, id="B59-scaled-only"),
-        pytest.param(128, IMAGENET, (128 / 255 - 0.485) / 0.229, id="B59-imagenet-red"),
-        pytest.param(255, {"image_range_scale": False}, 255.0, id="B61-raw-pixels"),
         pytest.param(0, {"mean": [0.5] * 3, "std": [0.25] * 3}, -2.0, id="own-mean"),
         pytest.param(200, {"image_range_scale": False, "mean": [100] * 3, "std": [50] * 3}, 2.0, id="mean-of-pixels"),
     ],
 )
-def test_value_of_a_pixel(pixel: int, settings: dict[str, Any], expected: float) -> None:
+def test_mean_and_std(pixel: int, settings: dict[str, Any], expected: float) -> None:
     assert run(flat((pixel, 7, 9)), **settings)[0] == pytest.approx(np.full((4, 4), expected), abs=1e-6)
+
+
+def test_b71_graphs_of_bytes_and_halves_get_the_same_pixels() -> None:
+    image = noise(4, 4, 3)
+    planes = run(image, image_range_scale=False)
+    np.testing.assert_array_equal(planes.astype(np.uint8), image.transpose(2, 0, 1))
+    np.testing.assert_array_equal(planes.astype(np.float16), image.transpose(2, 0, 1))
+    # The largest step of a half below 1 is 2 ** -11.
+    assert np.abs(run(image).astype(np.float16) - image.transpose(2, 0, 1) / 255).max() <= 2**-12
 
 
 def test_all_values_equal_plain_float32_arithmetic() -> None:
@@ -157,28 +163,34 @@ def test_channels_last() -> None:
     np.testing.assert_array_equal(run(image, width=6, layout="NHWC"), planes.transpose(1, 2, 0))
 
 
+def test_b65_grey_is_replicated() -> None:
+    image = noise(480, 640, 1)
+    planes = run(image, height=480, width=640, image_range_scale=False)
+    np.testing.assert_array_equal(planes, np.broadcast_to(image[:, :, 0], (3, 480, 640)))
+
+
 @pytest.mark.parametrize(
-    ("image", "expected"),
+    ("alpha", "expected"),
     [
-        pytest.param(flat((77,)), (77, 77, 77), id="B65-grey"),
-        pytest.param(flat((10, 20, 30, 255)), (10, 20, 30), id="B66-opaque"),
-        pytest.param(flat((10, 20, 30, 0)), (255, 255, 255), id="B66-transparent-is-white"),
+        pytest.param(255, (10, 20, 30), id="opaque"),
+        pytest.param(0, (255, 255, 255), id="transparent-is-white"),
         # 255 + (c - 255) * 51 / 255 = 255 + (c - 255) / 5
-        pytest.param(flat((10, 20, 30, 51)), (206, 208, 210), id="B66-composited-on-white"),
+        pytest.param(51, (206, 208, 210), id="composited-on-white"),
     ],
 )
-def test_images_of_other_channels(image: np.ndarray, expected: tuple[int, ...]) -> None:
-    assert run(image, image_range_scale=False).mean(axis=(1, 2)).tolist() == list(expected)
+def test_b66_alpha_is_composited_on_white(alpha: int, expected: tuple[int, ...]) -> None:
+    planes = run(flat((10, 20, 30, alpha)), image_range_scale=False)
+    assert planes.mean(axis=(1, 2)).tolist() == list(expected)
 
 
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
         # ITU-R BT.601: 0.299 R + 0.587 G + 0.114 B
-        pytest.param(flat((255, 0, 0)), 76, id="B69-red"),
-        pytest.param(flat((10, 20, 30)), 18, id="B69-mixed"),
-        pytest.param(flat((77,)), 77, id="B69-grey"),
-        pytest.param(flat((0, 0, 0, 0)), 255, id="B69-transparent"),
+        pytest.param(flat((255, 0, 0)), 76, id="red"),
+        pytest.param(flat((10, 20, 30)), 18, id="mixed"),
+        pytest.param(flat((77,)), 77, id="grey"),
+        pytest.param(flat((0, 0, 0, 0)), 255, id="transparent"),
     ],
 )
 def test_b69_one_channel_networks(image: np.ndarray, expected: int) -> None:
@@ -207,7 +219,7 @@ def test_b69_one_channel_networks(image: np.ndarray, expected: int) -> None:
 @pytest.mark.parametrize("network_channels", [1, 3])
 def test_b115_views_equal_copies(view: Any, channels: int, network_channels: int) -> None:
     image = view(noise(40, 44, channels))
-    for settings in ({}, {"preserve_aspect": True, "width": 6}, {"interpolation": "area"}):
+    for settings in ({}, {"preserve_aspect": True, "width": 6}, {"interpolation": "area"}, ANTIALIAS, FLOATS):
         np.testing.assert_array_equal(
             run(image, channels=network_channels, **settings),
             run(np.array(image, order="C"), channels=network_channels, **settings),
@@ -223,7 +235,7 @@ def test_the_request_is_not_written_to() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 5000, 3), (40000, 1, 3), (3, 2000, 1), (1, 1, 1)])
-@pytest.mark.parametrize("interpolation", ["area", "linear"])
+@pytest.mark.parametrize("interpolation", ["antialias", "area", "linear"])
 @pytest.mark.parametrize("preserve_aspect", [False, True])
 def test_tiny_and_long_images(shape: tuple[int, ...], interpolation: str, preserve_aspect: bool) -> None:
     planes = run(
@@ -250,11 +262,29 @@ def test_several_images_of_different_sizes() -> None:
         pytest.param(np.zeros((480, 640, 2), np.uint8), r"shape \[480, 640, 2\]", id="two-channels"),
         pytest.param(np.zeros((3, 480, 640), np.uint8), r"shape \[3, 480, 640\]", id="channels-first"),
         pytest.param(np.zeros((0, 640, 3), np.uint8), r"shape \[0, 640, 3\]", id="empty"),
-        pytest.param(np.zeros((4, 4, 3), np.uint16), "uint16", id="B68-sixteen-bits"),
+        pytest.param(np.full((4, 4, 3), 51559, np.uint16), "uint16", id="B68-sixteen-bits"),
         pytest.param(np.zeros((4, 4, 3), np.float32), "float32", id="float"),
         pytest.param(np.zeros((), np.uint8), r"shape \[\]", id="scalar"),
     ],
 )
-def test_what_is_no_image_is_refused(image: np.ndarray, got: str) -> None:
+def test_b65_b68_what_is_no_image_is_refused(image: np.ndarray, got: str) -> None:
     with pytest.raises(ImageError, match=rf"^image: expected uint8 H x W x C .*, got {got}$"):
         run(image)
+
+
+@pytest.mark.parametrize("settings", [{}, {"preserve_aspect": True}], ids=["stretch", "letterbox"])
+def test_b70_a_huge_image_works_and_the_next_one_too(settings: dict[str, Any]) -> None:
+    prepare = BasePreprocessor({**SETTINGS, **settings})
+    batch, (placement,) = prepare([np.zeros((10_000, 10_000, 3), np.uint8)])
+    assert placement.source == (10_000, 10_000)
+    assert not batch.any()
+    np.testing.assert_array_equal(prepare([flat((9, 9, 9))])[0], np.full((1, 3, 4, 4), np.float32(9) / np.float32(255)))
+
+
+@pytest.mark.parametrize("shape", [(1, 5000, 3), (40_000, 3, 3)])
+def test_b70_a_line_is_not_blown_up_to_be_cropped(shape: tuple[int, ...]) -> None:
+    with pytest.raises(
+        ImageError, match=rf"^image: expected sides of at most 1 : 100, .* got {shape[0]} x {shape[1]} "
+    ):
+        run(np.zeros(shape, np.uint8), crop=True)
+    assert run(np.full((1, 100, 3), 7, np.uint8), crop=True, image_range_scale=False).tolist() == [[[7.0] * 4] * 4] * 3
