@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,20 +13,16 @@ import pytest
 from runtimes.contract import RunnerOptions
 from runtimes.tensorrt.runner import TensorRtRunner, create
 from runtimes.tensorrt.tests.fakes import FakeCuda, FakeEngine, FakeTrt, RealCuda, save_plan
-
-
-def real_cuda() -> Any:
-    """Return cuda.bindings.runtime if it is installed and sees a GPU."""
-    runtime: Any = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
-    error, count = runtime.cudaGetDeviceCount()
-    if int(error) or not count:
-        pytest.skip("no GPU here")
-    return RealCuda(runtime)
+from runtimes.tensorrt.tests.gpu import has_gpu
 
 
 @pytest.fixture(params=["fake", "gpu"])
 def cuda(request: pytest.FixtureRequest) -> Any:
-    return FakeCuda() if request.param == "fake" else real_cuda()
+    if request.param == "fake":
+        return FakeCuda()
+    if not has_gpu():
+        pytest.skip("no cuda-bindings or no GPU here")
+    return RealCuda(importlib.import_module("cuda.bindings.runtime"))
 
 
 @pytest.fixture

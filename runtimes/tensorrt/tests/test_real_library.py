@@ -19,6 +19,7 @@ from runtimes.tensorrt.callbacks import error_log, output_allocator
 from runtimes.tensorrt.plan_file import TENSORRT_RTX, Plan, open_plan
 from runtimes.tensorrt.runner import deserialize
 from runtimes.tensorrt.tests.fakes import FakeCuda, save_plan
+from runtimes.tensorrt.tests.gpu import has_gpu
 from runtimes.tensorrt.tests.test_refusals import with_metadata
 
 pytest.importorskip("onnx")
@@ -40,12 +41,6 @@ def log() -> Any:
 @pytest.fixture(scope="module")
 def plan(log: Any) -> bytes:
     return real_plans.build(trt, log, real_plans.graph())
-
-
-def has_gpu() -> bool:
-    runtime: Any = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
-    error, count = runtime.cudaGetDeviceCount()
-    return not int(error) and count > 0
 
 
 @pytest.mark.parametrize("largest", [None, 8])
@@ -89,9 +84,9 @@ def test_b95_the_real_runtime_gives_no_engine_but_a_reason(log: Any, plan: bytes
 
 
 def test_b95_another_version(log: Any, plan: bytes) -> None:
-    # Without a GPU that is what it says first.
+    # Without a GPU that comes first.
     found = refusal(log, plan[:24] + bytes([1, 200, 0, 1]) + plan[28:])
-    assert found if has_gpu() else "CUDA driver version is insufficient" in found
+    assert has_gpu() or "CUDA driver version is insufficient" in found
 
 
 def test_the_first_error_is_told_and_not_those_that_follow_from_it(log: Any) -> None:
@@ -123,6 +118,7 @@ def test_an_allocator_of_the_real_class(log: Any) -> None:
 
 @pytest.mark.parametrize("device", ["auto", "gpu"])
 def test_no_gpu(tmp_path: Path, plan: bytes, device: str) -> None:
+    pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed")
     if has_gpu():
         pytest.skip("there is a GPU here")
     with pytest.raises(RunnerError) as caught:
