@@ -25,7 +25,7 @@ RUNS_CODE = "loading it runs code of the package's author with the server's righ
 def load(path: Path, allow: bool = True, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return make_runner("pytorch", RunnerOptions(path, device="cpu", allow_pickles=allow, **options))
+        return make_runner("pytorch", RunnerOptions(path, allow_pickles=allow, **{"device": "cpu", **options}))
 
 
 def message(path: Path, allow: bool = True) -> str:
@@ -35,12 +35,15 @@ def message(path: Path, allow: bool = True) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+)
 @pytest.mark.parametrize("new_zip", [True, False], ids=["zip", "legacy"])
-def test_b97_a_module_that_the_operator_allows(tmp_path: Path, new_zip: bool) -> None:
+def test_b97_a_module_that_the_operator_allows(tmp_path: Path, new_zip: bool, device: str) -> None:
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 1), torch.nn.Dropout(0.9)).half().train()
     torch.save(module, tmp_path / "model.pt", _use_new_zipfile_serialization=new_zip)
     assert "which is not loaded" in message(tmp_path / "model.pt", allow=False)
-    runner = load(tmp_path / "model.pt")
+    runner = load(tmp_path / "model.pt", device=device)
     assert runner.details["format"] == "pickle"
     assert runner.details["warning"] == f"model.pt is a pickle: {RUNS_CODE}"
     assert runner.inputs[0].dtype == "float16"
