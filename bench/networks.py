@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runtimes.dlr.tests import neo, wheels
+from tests.engines.networks import MEAN, anomaly
 
 if TYPE_CHECKING:
     import torch
 
-MEAN = np.array([0.5, 0.4, 0.3], np.float32).reshape(1, 3, 1, 1)
 # As many weights and convolutions as YOLOv8n has.
 LAYERS, CHANNELS = 60, 76
 
@@ -122,20 +122,7 @@ def _write_onnx(folder: Path, side: int) -> Path:
 
 def _write_torch(kind: str) -> Callable[[Path, int], Path]:
     def write_module(folder: Path, side: int) -> Path:
-        import torch
-
-        class Distance(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.register_buffer("mean", torch.from_numpy(MEAN))
-                self.smooth = torch.nn.Conv2d(1, 1, 3, padding=1, bias=False)
-                torch.nn.init.constant_(self.smooth.weight, 1 / 9)
-
-            def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-                found = self.smooth(((image - self.mean) ** 2).mean(1, keepdim=True))
-                return found, found.amax((2, 3))
-
-        return _save_module(kind, Distance().eval(), folder, side)
+        return _save_module(kind, anomaly(), folder, side)
 
     return write_module
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -44,12 +45,14 @@ class Soak:
 
     Attributes:
         kind: A key of `networks.available()`.
+        ran: What really ran, as the server's log says: engine, version, device, threads.
         wrong: What was wrong with answers, those of the warm-up included.
         samples: The memory over time.
         shared: The server's shared memory at the start and at the end.
     """
 
     kind: str
+    ran: str
     wrong: list[str]
     samples: list[Sample]
     shared: tuple[memory.Shared, memory.Shared]
@@ -105,7 +108,8 @@ def soak(kind: str, folder: Path, clients: int, warm: Callable[[], Enough], enou
         warmed = _load(server, known, clients, warm())[0]
         before = memory.shared()
         tally, samples = _load(server, known, clients, enough())
-        return Soak(kind, warmed.wrong + tally.wrong, samples, (before, memory.shared()))
+        ran = server.log_path.read_text("utf-8", "replace").partition(f"{MODEL} version 1: ")[2].partition('"')[0]
+        return Soak(kind, ran, warmed.wrong + tally.wrong, samples, (before, memory.shared()))
 
 
 def _load(server: Server, known: Sequence[Any], clients: int, enough: Enough) -> tuple[Tally, list[Sample]]:
@@ -127,7 +131,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--warm-up", type=float, default=15.0, help="seconds before the measured ones")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--engine", choices=sorted(kinds), action="append", help="default: each")
-    parser.add_argument("--json", type=Path, help="append one line of JSON per engine, with every sample")
+    parser.add_argument(
+        "--json", type=Path, help="append one line of JSON per engine, with a sample of the memory per second"
+    )
     told = parser.parse_args(arguments)
     print(f"{told.clients} clients (gRPC and HTTP), {told.seconds:g} s after {told.warm_up:g} s of warming up\n")
     print("| engine | answers | wrong | RSS | grown in the second half, MB (server, base, marshal) | /dev/shm | load |")
@@ -155,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
 def _row(found: Soak) -> str:
     parts = ", ".join(f"{found.growth(process):+.2f}" for process in ("server", "base", "marshal"))
     start, end = found.shared
-    shared = f"{start.entries} of {start.size / 2**20:.1f} MB, " + ("the same" if start == end else f"then {end}")
+    shared = f"{start.entries} entries, {start.size / 2**20:.1f} MB, " + ("the same" if start == end else f"then {end}")
     return (
         f"| {found.kind} | {found.samples[-1].answers} | {len(found.wrong)} "
         f"| {memory.total(found.samples[-1].resident):.0f} MB | {found.growth():+.2f} ({parts}) | {shared} "
@@ -167,6 +173,9 @@ def _json_line(found: Soak, clients: int) -> str:
     return json.dumps(
         {
             "engine": found.kind,
+            "ran": found.ran,
+            "python": platform.python_version(),
+            "cores": len(os.sched_getaffinity(0)),
             "clients": clients,
             "answers": found.samples[-1].answers,
             "wrong": found.wrong,
@@ -175,6 +184,6 @@ def _json_line(found: Soak, clients: int) -> str:
             "shared": [[shared.entries, shared.size] for shared in found.shared],
             "load": os.getloadavg(),
             "sample": ["seconds", "answers", {"process": [f"{kind}, KB" for kind in memory.KINDS]}],
-            "samples": [[round(one.seconds, 2), one.answers, one.resident] for one in found.samples],
+            "samples": [[round(one.seconds, 2), one.answers, one.resident] for one in found.samples[::4]],
         }
     )
