@@ -14,6 +14,7 @@ from convertor.errors import RefusedError
 
 Check = Callable[[Mapping[str, Any], "Mapping[str, Any] | None"], "list[str]"]
 Read = Callable[[str, int], bytes]
+Derive = Callable[[Mapping[str, Any], Mapping[str, Any]], "dict[str, Any]"]
 ReadFacts = Callable[[str, Mapping[str, int], Read], "tuple[dict[str, Any] | None, list[str]]"]
 Native = Callable[[Sequence[str]], "list[str]"]
 
@@ -29,6 +30,10 @@ class Family:
         tasks: The tasks it decodes; empty for an engine.
         artifact: The engine's default artifact name; empty for a decoder.
         defaults: Defaults of its manifest block.
+        presets: Name -> {"stage": ..., "detection": ...}, what stands between the defaults and what a manifest says;
+            optional in a decoder's support.py.
+        derive: (manifest as plain values, graph facts) -> settings that the graph's own metadata tells, which stand
+            between the preset and what the manifest says; optional in a decoder's support.py.
         check: (manifest as plain values, graph facts or None) -> problems.
         advise: The same arguments -> what is likely a mistake, but may be meant; optional in a support.py.
         read_facts: (artifact, {name: size} of what lies in its folder, (name, limit) -> first bytes) -> what the graph
@@ -45,6 +50,8 @@ class Family:
     tasks: frozenset[str]
     artifact: str
     defaults: Mapping[str, Any]
+    presets: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    derive: Derive
     check: Check
     advise: Check
     read_facts: ReadFacts
@@ -96,6 +103,8 @@ def _load(path: Path) -> Family:
         tasks=frozenset(getattr(module, "TASKS", ())),
         artifact=getattr(module, "ARTIFACT", ""),
         defaults=dict(module.DEFAULTS),
+        presets=dict(getattr(module, "PRESETS", {})),
+        derive=getattr(module, "derive", _no_settings),
         check=module.check,
         advise=getattr(module, "advise", _no_advice),
         read_facts=getattr(module, "read_facts", _no_facts),
@@ -107,6 +116,11 @@ def _load(path: Path) -> Family:
 def _no_advice(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
     del manifest, facts
     return []
+
+
+def _no_settings(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    del manifest, facts
+    return {}
 
 
 def _no_facts(artifact: str, files: Mapping[str, int], read: Read) -> tuple[dict[str, Any] | None, list[str]]:

@@ -12,10 +12,20 @@ from convertor.manifest.parse import ANOMALY, MANIFEST, Manifest
 from convertor.manifest.reader import as_json
 from convertor.network import STAGE, Network
 from convertor.notes import Notes
+from convertor.presets import OF_LETTERBOX, resize_mode
 
 # The mean and standard deviation of ImageNet's training images, fractions, RGB: what vision models are normalised by.
 IMAGENET_MEAN = [0.485, 0.456, 0.406]
 IMAGENET_STD = [0.229, 0.224, 0.225]
+# What the payload takes where model.json says nothing.
+RESIZE_DEFAULTS: Mapping[str, Any] = {
+    "letterbox": "centre",
+    "letterbox_margin": 0,
+    "resize_rounding": "half_even",
+    "pad_value": 114,
+    "box_gain": "exact",
+    "resize_dtype": "uint8",
+}
 
 
 def preprocess_settings(manifest: Manifest, network: Network, notes: Notes) -> dict[str, Any]:
@@ -31,12 +41,13 @@ def preprocess_settings(manifest: Manifest, network: Network, notes: Notes) -> d
         "width": network.width,
         "channels": network.channels,
         "layout": network.layout,
-        "preserve_aspect": stage.get("preserve_aspect", False),
+        "preserve_aspect": resize_mode(stage) == "letterbox",
         "interpolation": stage.get("interpolation", "area"),
         "image_range_scale": scale,
         "mean": mean,
         "std": std,
         "channel_order": stage.get("channel_order", "rgb"),
+        **_resizing(stage, network, notes),
     }
 
 
@@ -55,14 +66,18 @@ def class_names(manifest: Manifest, facts: ArtifactFacts | None) -> tuple[str, .
 
 
 def decode_settings(manifest: Manifest, family: Family, names: tuple[str, ...], notes: Notes) -> dict[str, Any]:
-    """Return model.json's `decode`: the family's defaults, overridden by the stage's threshold and by `detection`."""
+    """Return model.json's `decode`: the family's defaults, overridden by the stage's threshold and by `detection`.
+
+    The manifest is a settled one: its `detection` holds what its preset and the graph say.
+    """
     if manifest.task == ANOMALY:
         given: dict[str, Any] = {"pixel_class_names": list(manifest.pixel_classes)}
         if manifest.normal_ids is not None:
             given["class_normal_ids"] = list(manifest.normal_ids)
         if "threshold" in manifest.stage:
             given["threshold"] = manifest.stage["threshold"]
-        return {**family.defaults, **given}
+        told = {key: value for key, value in manifest.detection.items() if key in family.defaults}
+        return {**family.defaults, **told, **given}
     stage = {"score_threshold": manifest.stage["threshold"]} if "threshold" in manifest.stage else {}
     counted = {"num_classes": len(names)} if names else {}
     merged = {**counted, **stage, **manifest.detection}
@@ -84,6 +99,36 @@ def check_outputs(manifest: Manifest, facts: ArtifactFacts | None, notes: Notes)
                 f"{MANIFEST}: outputs.{meaning}.tensor: expected one of the graph's outputs ({known}), "
                 f"got {as_json(tensor)}; correct it"
             )
+
+
+def _resizing(stage: Mapping[str, Any], network: Network, notes: Notes) -> dict[str, Any]:
+    """Return what of model.json's `preprocess` is not the default: how the image is resized and placed."""
+    mode = resize_mode(stage)
+    notes.problems.extend(_resize_problems(stage, network))
+    if stage.get("preserve_aspect", mode == "letterbox") != (mode == "letterbox"):
+        said = as_json(stage["preserve_aspect"])
+        notes.warnings.append(f"{STAGE}.preserve_aspect says {said}, resize {as_json(mode)}; resize wins")
+    other = {key: stage[key] for key, default in RESIZE_DEFAULTS.items() if stage.get(key, default) != default}
+    unused = [key for key in OF_LETTERBOX if key in other] if mode != "letterbox" else []
+    if unused:
+        notes.warnings.append(
+            f"{STAGE}.{' and '.join(unused)}: not used, because the image is not letterboxed; set resize to letterbox "
+            "if the model wants it"
+        )
+    used = {key: value for key, value in other.items() if key not in unused}
+    return {**({"crop": True} if mode == "shortest_edge_crop" else {}), **used}
+
+
+def _resize_problems(stage: Mapping[str, Any], network: Network) -> Iterator[str]:
+    if stage.get("resize_dtype") == "float32" and stage.get("interpolation") == "antialias":
+        yield f"{STAGE}.resize_dtype: expected uint8 with interpolation antialias, got float32; correct one of them"
+    if stage.get("resize_dtype") == "float32" and network.integers:
+        yield f"{STAGE}.resize_dtype: expected uint8 for a graph that takes integers, got float32; correct it"
+    if stage.get("letterbox_margin", 0) >= min(network.height, network.width):
+        yield (
+            f"{STAGE}.letterbox_margin: expected less than the network's shorter side, "
+            f"{min(network.height, network.width)}, got {stage['letterbox_margin']}; correct it"
+        )
 
 
 def _normalisation(

@@ -28,6 +28,16 @@ from .kinds import (
 Keys = Mapping[str, Kind]
 
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tensorrt")
+# Decoders are there for all of them; which are served depends on the profile.
+TASKS = (
+    "anomaly",
+    "object_detection",
+    "instance_segmentation",
+    "keypoint_detection",
+    "oriented_detection",
+    "classification",
+    "semantic_segmentation",
+)
 _per_channel = list_of(number(-1e6, 1e6), "numbers (one per channel)", 1, 4)
 _positive_per_channel = list_of(number(1e-9, 1e6), "positive numbers (one per channel)", 1, 4)
 _axis = whole(-(2**31), 2**31 - 1)
@@ -64,6 +74,11 @@ DETECTION: Keys = {
     "class_thresholds": map_of(fraction, "an object {class name: threshold from 0 to 1}"),
     "network_input": size,
     "box_format": choice("cxcywh", "xyxy"),
+    "boxes_normalized": boolean,
+    "channels_first": boolean,
+    "objectness": boolean,
+    "multi_label": boolean,
+    "keypoints": list_of(whole(1, 1000), "whole numbers from 1 to 1000 (points, numbers per point)", 2, 2),
     "end_to_end": boolean,
 }
 MODEL_GRAPH: Keys = {"model_graph_type": text, "stages": blocks}
@@ -72,6 +87,7 @@ CLASS_LIST: Keys = {"names": list_of(text, "names"), "normal_ids": class_ids}
 STAGE: Keys = {
     "type": text,
     "stage_type": text,
+    "preset": text,
     "image_width": side,
     "image_height": side,
     "input_shape": list_of(_axis, "axes (batch first)", 4, 4),
@@ -79,8 +95,15 @@ STAGE: Keys = {
     "normalize": boolean,
     "mean": _per_channel,
     "std": _positive_per_channel,
-    "interpolation": choice("area", "linear", "cubic", "nearest"),
+    "interpolation": choice("area", "linear", "cubic", "nearest", "antialias"),
+    "resize_dtype": choice("uint8", "float32"),
     "preserve_aspect": boolean,
+    "resize": choice("stretch", "letterbox", "shortest_edge_crop"),
+    "letterbox": choice("centre", "top_left"),
+    "letterbox_margin": whole(0, 1024),
+    "resize_rounding": choice("half_even", "floor"),
+    "pad_value": whole(0, 255),
+    "box_gain": choice("exact", "unrounded", "unrounded_pad", "unrounded_gain"),
     "channel_order": choice("rgb", "bgr"),
 }
 # A stage may say for itself what `detection` says for all stages; `threshold` is its score_threshold.

@@ -29,6 +29,8 @@ class Manifest:
         model_name: As given, or None.
         class_names: Names by class id, "" where one is missing; empty when none are given.
         detection: The `detection` block, with what the stage says otherwise; empty for an anomaly model.
+        further: Keys of the `detection` block (of an anomaly model: of its stage) that are read only if the decoder
+            knows them, which is not decided here.
         stage: The only stage of `model_graph`, without what went into `detection`.
         stage_type: Its `type` or `stage_type`, or None.
         normal_ids: Class ids that are normal, or None when the package does not say; of an anomaly model.
@@ -47,6 +49,7 @@ class Manifest:
     model_name: str | None
     class_names: tuple[str, ...]
     detection: Block
+    further: Block
     stage: Block
     stage_type: str | None
     normal_ids: tuple[int, ...] | None
@@ -69,13 +72,13 @@ def parse_manifest(data: bytes) -> Manifest:
     top = reader.block(reader.load(data), keys.TOP, "")
     task = top.get("task", ANOMALY)
     known = keys.OF_ANOMALY if task == ANOMALY else keys.OF_DETECTOR
-    if known.detection:
-        detection = reader.block(top.get("detection", {}), known.detection, "detection.", warn=True)
-    else:
-        detection = _unread_detection(reader, top)
+    detection, further = _detection(reader, top, known.detection)
     dataset = reader.block(top.get("dataset", {}), known.dataset, "dataset.")
     graph = reader.block(top.get("model_graph", {}), known.model_graph, "model_graph.")
-    stage = _stage(reader, graph, known.stage)
+    given = _stage(reader, graph)
+    stage = reader.block(given, known.stage, "model_graph.stages[0].")
+    if not known.detection:
+        further = _unknown(given, known.stage)
     manifest = Manifest(
         runtime=top.get("runtime", "dlr"),
         artifact=top.get("runtime_artifact"),
@@ -84,6 +87,7 @@ def parse_manifest(data: bytes) -> Manifest:
         model_name=top.get("model_name"),
         class_names=_class_names(block.get("class_names") for block in (stage, detection, top, dataset)),
         detection={**detection, **{key: value for key, value in stage.items() if key in known.detection}},
+        further=further,
         stage=stage,
         stage_type=stage.get("type", stage.get("stage_type")),
         normal_ids=_normal_ids(reader, graph, stage),
@@ -103,17 +107,26 @@ def device_word(device: str) -> str:
     return "gpu" if device == "cuda" else device
 
 
-def _unread_detection(reader: Reader, top: Block) -> Block:
-    """Say that a `detection` block has no effect: without `task` a detector would be taken for an anomaly model."""
-    if top.get("detection"):
+def _detection(reader: Reader, top: Block, known: keys.Keys) -> tuple[Block, Block]:
+    """Return what is read of the `detection` block, and what a decoder may know."""
+    given: Block = top.get("detection", {})
+    if known:
+        further = _unknown(given, known)
+        return reader.block({key: given[key] for key in given if key in known}, known, "detection."), further
+    if given:
+        # Without `task` a detector would be taken for an anomaly model.
         default = "" if "task" in top else " (the default)"
         reader.warnings.append(
             f"{MANIFEST}: detection: not read, because task is {ANOMALY}{default}; a detector needs another task"
         )
-    return {}
+    return {}, {}
 
 
-def _stage(reader: Reader, graph: Block, known: keys.Keys) -> Block:
+def _unknown(given: Block, known: keys.Keys) -> Block:
+    return {key: value for key, value in given.items() if key not in known and value is not None}
+
+
+def _stage(reader: Reader, graph: Block) -> Block:
     graph_type = graph.get("model_graph_type", "single_stage_model_graph")
     if graph_type != "single_stage_model_graph":
         reader.problems.append(
@@ -125,7 +138,7 @@ def _stage(reader: Reader, graph: Block, known: keys.Keys) -> Block:
         reader.problems.append(
             f"model_graph.stages: expected one stage, got {len(stages)}; more than one cannot be served yet"
         )
-    return reader.block(stages[0], known, "model_graph.stages[0].") if stages else {}
+    return stages[0] if stages else {}
 
 
 def _class_names(given: Iterable[list[str] | Mapping[str, str] | None]) -> tuple[str, ...]:

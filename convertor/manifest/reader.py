@@ -59,7 +59,8 @@ class Reader:
         for key, value in raw.items():
             kind = known.get(key)
             if kind is None:
-                self._unknown(key, known, path, warn)
+                if warn or _is_near(key, known):  # real manifests carry much that is not ours
+                    self.warnings.append(unknown_key(path, key, known))
             elif value is None:
                 continue
             elif kind.accepts(value):
@@ -67,15 +68,6 @@ class Reader:
             else:
                 self.problems.append(f"{path}{key}: expected {kind.expected}, got {as_json(value)}; correct it")
         return values
-
-    def _unknown(self, key: str, known: Keys, path: str, warn: bool) -> None:
-        near = min(known, key=lambda candidate: _distance(key, candidate))
-        if not _is_near(key, near):
-            if not warn:
-                return  # real manifests carry much that is not ours
-            near = next(iter(difflib.get_close_matches(key, known, 1)), "")
-        hint = f"did you mean {near}?" if near else f"known keys: {', '.join(known)}"
-        self.warnings.append(f"{MANIFEST}: {path}{shown(key)}: unknown key, ignored; {hint}")
 
     def _object(self, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -92,12 +84,22 @@ def as_json(value: object) -> str:
     return written if len(written) <= 60 else f"{written[:57]}..."
 
 
+def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
+    """Return the line for a key that nobody reads, with the known one that was likely meant."""
+    known = list(known)
+    near = min(known, key=lambda candidate: _distance(key, candidate))
+    if not _is_near(key, [near]):
+        near = next(iter(difflib.get_close_matches(key, known, 1)), "")
+    hint = f"did you mean {near}?" if near else f"known keys: {', '.join(known)}"
+    return f"{MANIFEST}: {path}{shown(key)}: unknown key, ignored; {hint}"
+
+
 def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _is_near(key: str, known: str) -> bool:
-    distance = _distance(key, known)
+def _is_near(key: str, known: Iterable[str]) -> bool:
+    distance = min(_distance(key, candidate) for candidate in known)
     return distance <= _EDITS and 2 * distance <= len(key)
 
 
