@@ -62,18 +62,26 @@ class DetrDecoder:
     def _decode_grid(self, head: Grid, index: int, frame: FrameGeometry) -> Detections:
         boxes = head.boxes[index]
         kept, rules = self._columns_of(head)
-        scores = self._scores(head, index)[:, kept]
+        scores = self._scores(head, index)
+        if len(kept) < scores.shape[1]:
+            scores = scores[:, kept]
         usable = plausible(boxes)
-        scores[~(usable[:, None] & (scores >= 0))] = -1
-        if self._takes_several(head):
-            flat = queries.best_pairs(scores.ravel(), self._limit(boxes), rules.lowest)
-            query, column = np.divmod(flat, len(kept))
-        else:
-            column = scores.argmax(axis=1)
-            query = queries.best_pairs(scores[np.arange(len(column)), column], self._limit(boxes), rules.lowest)
-            column = column[query]
+        scores[~usable] = -1
+        query, column = self._chosen(scores, self._takes_several(head), rules.lowest)
         in_source = self._to_source(boxes, usable, query, self._box_format or "cxcywh", frame)
         return self._detections(in_source, scores[query, column], kept[column], rules)
+
+    def _chosen(
+        self, scores: FloatArray, several: bool, lowest: np.float32
+    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Return query and column of the best scores [Q, C], best first."""
+        limit = len(scores) if self._top_k is None else self._top_k
+        if several:
+            return np.divmod(queries.best_pairs(scores.ravel(), limit, lowest), scores.shape[1])
+        # argmax takes NaN for the largest.
+        columns = np.where(scores >= 0, scores, np.float32(-1)).argmax(axis=1)
+        query = queries.best_pairs(scores[np.arange(len(columns)), columns], limit, lowest)
+        return query, columns[query]
 
     def _decode_rows(self, head: Rows, index: int, frame: FrameGeometry) -> Detections:
         boxes, scores, class_ids = head.boxes[index], head.scores[index], head.class_ids[index]
@@ -85,7 +93,7 @@ class DetrDecoder:
             # Counted from the end it speaks of the columns that the graph had, and has already left out.
             real &= class_ids != self._background
         scores[~(usable & real & (scores >= 0))] = -1
-        row = queries.best_pairs(scores, self._limit(boxes), rules.lowest)
+        row = queries.best_pairs(scores, len(scores), rules.lowest)
         in_source = self._to_source(boxes, usable, row, self._box_format or head.box_format, frame)
         return self._detections(in_source, scores[row], class_ids[row].astype(np.intp), rules)
 
@@ -108,9 +116,6 @@ class DetrDecoder:
         if self._multi_label is not None:
             return self._multi_label
         return head.several and not (head.are_logits and self._use_softmax)
-
-    def _limit(self, boxes: Array) -> int:
-        return len(boxes) if self._top_k is None else self._top_k
 
     def _rules_of_rows(self) -> ClassRules:
         if self._row_rules is None:

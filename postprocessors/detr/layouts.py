@@ -92,7 +92,10 @@ class Reader:
         Raises:
             DecodeError: The outputs are none that is known.
         """
-        head = self._named(outputs) or self._post_processed(outputs) or self._pair(outputs) or self._single(outputs)
+        if self._adapter:
+            head = self._named(outputs)
+        else:
+            head = self._post_processed(outputs) or self._pair(outputs) or self._single(outputs)
         if head is None:
             raise DecodeError(f"{FAMILY}: expected {EXPECTED}; got {shapes_of(outputs)}")
         return head
@@ -101,8 +104,7 @@ class Reader:
         """Return what the manifest's `outputs` names."""
         boxes, scores = self._adapter.get("boxes", outputs), self._adapter.get("scores", outputs)
         logits, class_ids = self._adapter.get("logits", outputs), self._adapter.get("classes", outputs)
-        if boxes is None:
-            return None
+        assert boxes is not None  # noqa: S101 - every set of MEANINGS has them
         if scores is None and logits is None:
             return self._single([boxes])
         if scores is not None and class_ids is not None:
