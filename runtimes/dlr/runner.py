@@ -146,11 +146,8 @@ def _device(wanted: str, target: str | None, artifact: str) -> str:
 def _fallback(wanted: str, device: str, target: str | None, artifact: str) -> dict[str, str]:
     if wanted != "auto" or device != "cpu":
         return {}
-    return {
-        "fallback": f"{artifact} was compiled for the CPU"
-        if target
-        else f"{artifact} names no device, which to DLR is the CPU"
-    }
+    reason = "was compiled for the CPU" if target else "names no device, which to DLR is the CPU"
+    return {"fallback": f"{artifact} {reason}"}
 
 
 def _open_model(dlr: Any, options: RunnerOptions, device: str) -> Any:
