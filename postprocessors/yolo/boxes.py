@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..contract import Array, DecodeValueError
-from ..geometry import FloatArray, plausible
+from ..geometry import FloatArray, FrameGeometry, plausible
 
 # A handful of boxes may lie in the image's first pixel by chance; a whole head does not.
 WHOLE_HEAD = 100
@@ -67,3 +67,16 @@ class BoxRule:
             "yolo: every box coordinate is between 0 and 1, expected pixels of the network's input; "
             "set detection.boxes_normalized to true if they are fractions of it (a DETR export needs layout detr)"
         )
+
+
+def clip_to_image(
+    boxes: FloatArray, has_area: npt.NDArray[np.bool_], frame: FrameGeometry
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Return xyxy boxes [n, 4] cut off where the image ends in the network's input, and which still have an area.
+
+    Some vendors do this before they suppress, which changes what overlaps what.
+    """
+    low = np.array((frame.offset if frame.pad is None else frame.pad)[::-1], np.float32)
+    size = np.array(frame.source[::-1], np.float32) / np.array(frame.source_per_pixel[::-1], np.float32)
+    clipped = np.clip(boxes.reshape(-1, 2, 2), low, low + size).reshape(-1, 4)
+    return clipped, has_area & (clipped[:, 2:] > clipped[:, :2]).all(axis=1)

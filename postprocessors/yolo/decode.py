@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..class_rules import ClassRules
-from ..contract import Array, DecodeError, DecoderConfig
+from ..contract import Array, DecoderConfig
 from ..geometry import FrameGeometry
 from ..results import Detections
-from .boxes import BoxRule
+from .boxes import BoxRule, clip_to_image
 from .candidates import find_candidates
 from .finished import select_rows
 from .images import RawImage, Rows
@@ -33,6 +33,7 @@ class YoloDecoder:
         self._rules = ClassRules(settings, config.class_names, int(settings["num_classes"]))
         self._max_det = int(settings["max_det"])
         self._multi_label = bool(settings.get("multi_label"))
+        self._clip_first = bool(settings.get("clip_before_nms"))
         self._task = make_task(config)
         self._outputs = OutputRule(config, self._task)
         given, wanted, normalized = settings.get("box_format"), self._task.box_format, settings.get("boxes_normalized")
@@ -50,27 +51,27 @@ class YoloDecoder:
         """
         if not frames:
             return []
-        batch = self._outputs.batch(outputs, frames[0].network)
-        if batch.length is not None and batch.length < len(frames):
-            raise DecodeError(f"yolo: expected {len(frames)} images in the head, got {batch.length}")
+        batch = self._outputs.batch(outputs, frames)
         return [self._decode_image(batch, outputs, index, frame) for index, frame in enumerate(frames)]
 
     def _decode_image(
         self, batch: Batch, outputs: Sequence[Array], image_index: int, frame: FrameGeometry
     ) -> Detections:
-        selection = self._selection(batch.image(image_index), batch.pair, frame.network)
+        selection = self._selection(batch.image(image_index), batch.pair, frame)
         return self._task.finish(selection, outputs, image_index, frame, self._rules)
 
-    def _selection(self, image: Image, pair: bool, network: tuple[int, int]) -> Selection:
+    def _selection(self, image: Image, pair: bool, frame: FrameGeometry) -> Selection:
         if isinstance(image, Rows):
-            return select_rows(image, self._rules, self._row_boxes, network, self._max_det)
-        candidates = self._candidates(image, self._pair_boxes if pair else self._raw_boxes, network)
+            return select_rows(image, self._rules, self._row_boxes, frame.network, self._max_det)
+        candidates = self._candidates(image, self._pair_boxes if pair else self._raw_boxes, frame)
         return candidates.take(self._task.suppress(candidates)[: self._max_det])
 
-    def _candidates(self, image: RawImage, box_rule: BoxRule, network: tuple[int, int]) -> Selection:
+    def _candidates(self, image: RawImage, box_rule: BoxRule, frame: FrameGeometry) -> Selection:
         found = find_candidates(image.scores, self._rules, self._multi_label)
         taken = image.boxes[found.anchors]
-        boxes, has_area = box_rule.prepare(taken, network)
+        boxes, has_area = box_rule.prepare(taken, frame.network)
+        if self._clip_first:
+            boxes, has_area = clip_to_image(boxes, has_area, frame)
         extras = image.extras[found.anchors].astype(np.float32, copy=False)
         selection = Selection(boxes, found.scores, found.class_ids, extras)
         if not has_area.all():

@@ -83,8 +83,10 @@ class HeadRule:
     def expected(self, extra: int) -> str:
         """Return what channel counts are accepted with so many extra ones, for a message."""
         behind = f" and {extra} behind them" if extra else ""
+        stated = ", ".join(f"{key} {value}".lower() for key, value in self._overrides.items() if value is not None)
         return (
-            f"{4 + self.classes + extra} or {5 + self.classes + extra} channels for num_classes={self.classes}{behind}"
+            f"{4 + self.classes + extra} or {5 + self.classes + extra} channels for num_classes={self.classes}{behind} "
+            f"(or {6 + extra} for end-to-end rows{', with ' + stated if stated else ''})"
         )
 
     def choose(self, head: Array, readings: Sequence[Reading], network: tuple[int, int]) -> Reading:

@@ -53,7 +53,8 @@ class _Candidates:
         self._columns = np.empty((5, len(boxes)), np.float32)
         self._columns[:4] = boxes.T
         sides = self._columns[2:4] - self._columns[:2]
-        np.multiply(sides[0], sides[1], out=self._columns[4])
+        # An area below what float32 can hold counts as the smallest that it can: nothing is divided by zero.
+        np.maximum(sides[0] * sides[1], np.finfo(np.float32).tiny, out=self._columns[4])
         self._groups = class_ids
         # torchvision compares a float32 IoU with a double: above this is above that.
         limit = np.float32(iou_threshold)

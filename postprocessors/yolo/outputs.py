@@ -18,7 +18,8 @@ from typing import Callable, NamedTuple, Union
 
 import numpy as np
 
-from ..contract import Array, DecodeError, DecoderConfig, shapes_of
+from ..contract import Array, DecodeError, DecoderConfig, DecodeValueError, shapes_of
+from ..geometry import FrameGeometry
 from .heads import HeadRule, Reading
 from .images import RawImage, Rows, counted_rows, end_to_end_rows, indexed_rows, raw_image, raw_pair
 from .task import Task
@@ -36,12 +37,12 @@ class Batch(NamedTuple):
     """The outputs as images.
 
     Attributes:
-        length: How many images there are; None where the rows say it themselves.
+        length: How many images there are.
         image: An image's part, by its place in the batch.
         pair: Boxes and scores are tensors of their own.
     """
 
-    length: int | None
+    length: int
     image: Callable[[int], Image]
     pair: bool = False
 
@@ -56,12 +57,19 @@ class OutputRule:
         self._adapter = config.adapter()
         self._heads = HeadRule(self._classes, config.settings)
 
-    def batch(self, outputs: Sequence[Array], network: tuple[int, int]) -> Batch:
-        """Return the outputs as images.
+    def batch(self, outputs: Sequence[Array], frames: Sequence[FrameGeometry]) -> Batch:
+        """Return the outputs as at least as many images as there are frames (not empty).
 
         Raises:
-            DecodeError: No output has a shape of the rule.
+            DecodeError: No output has a shape of the rule, or there are fewer images.
+            DecodeValueError: Rows with an image index speak of more images.
         """
+        batch = self._batch(outputs, frames[0].network, len(frames))
+        if batch.length < len(frames):
+            raise DecodeError(f"yolo: expected {len(frames)} images in the head, got {batch.length}")
+        return batch
+
+    def _batch(self, outputs: Sequence[Array], network: tuple[int, int], images: int) -> Batch:
         boxes = self._adapter.get("boxes", outputs)
         if boxes is not None:
             return self._named(boxes, outputs, network)
@@ -74,9 +82,8 @@ class OutputRule:
         head = self._head(outputs)
         if head is not None:
             return self._of_head(*head, network)
-        indexed = [output for output in outputs if output.ndim == 2 and output.shape[1] == 7]
-        if len(indexed) == 1 and len(outputs) == 1:
-            return _of_indexed(indexed[0])
+        if len(outputs) == 1 and outputs[0].ndim == 2 and outputs[0].shape[1] == 7:
+            return _of_indexed(outputs[0], images)
         raise DecodeError(self._unreadable(outputs))
 
     def _named(self, boxes: Array, outputs: Sequence[Array], network: tuple[int, int]) -> Batch:
@@ -200,7 +207,7 @@ class OutputRule:
         if len(heads) == 1:
             shape = list(heads[0].shape)
             return (
-                f"yolo: expected {self._heads.expected(extras[0])}, or {6 + extras[0]} for end-to-end rows, "
+                f"yolo: expected {self._heads.expected(extras[0])}, "
                 f"got {min(shape[1:])} in {shape}; set detection.num_classes to what the model was trained on"
             )
         if any(output.ndim == 5 for output in outputs) and not heads:
@@ -226,8 +233,15 @@ def _of_chosen(boxes: Array, scores: Array, classes: Array, count: Array | None)
     return Batch(len(boxes), image)
 
 
-def _of_indexed(rows: Array) -> Batch:
+def _of_indexed(rows: Array, images: int) -> Batch:
+    highest = rows[:, 0].max(initial=-1)
+    if highest >= images:
+        raise DecodeValueError(
+            f"yolo: a row belongs to image {highest:.0f}, expected 0 to {images - 1}; "
+            f"if {list(rows.shape)} are no rows of image, box, class and score, export the decoded head only"
+        )
+
     def image(index: int) -> Rows:
         return indexed_rows(rows, index)
 
-    return Batch(None, image)
+    return Batch(images, image)
