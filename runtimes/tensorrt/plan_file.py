@@ -25,7 +25,6 @@ _PRODUCTS = {b"ftrt": TENSORRT, b"vtrt": TENSORRT_RTX}
 # Until TensorRT 8.5, the version's parts each behind a tag: nothing that runs here reads these.
 _OLD = b"ptrt"
 _OLD_HEADER = struct.Struct("<4s4xQQ4xB4xB4xB4xB")
-_METADATA_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def metadata_size(content: memoryview) -> int:
     Only what Ultralytics writes counts: one JSON object, and right behind it a plan's magic word.
     """
     length = int.from_bytes(content[:4], "little")
-    if not 2 <= length <= _METADATA_BYTES or bytes(content[4 + length : 8 + length]) not in {*_PRODUCTS, _OLD}:
+    if bytes(content[4 + length : 8 + length]) not in {*_PRODUCTS, _OLD}:
         return 0
     try:
         metadata: Any = json.loads(bytes(content[4 : 4 + length]).decode())  # bytes may also be UTF-16

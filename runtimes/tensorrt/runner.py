@@ -110,10 +110,13 @@ class TensorRtRunner:
         size = self._feed(batch)
         shapes = [self._bind_output(output) for output in self._outputs]
         self._device.upload(self._buffers[self._image.name], size)
-        if not self._context.execute_async_v3(self._device.stream):
-            raise self._failed(batch)
-        arrays = [self._fetch(output, shape) for output, shape in zip(self._outputs, shapes)]
-        self._device.synchronize()
+        try:
+            if not self._context.execute_async_v3(self._device.stream):
+                raise self._failed(batch)
+            arrays = [self._fetch(output, shape) for output, shape in zip(self._outputs, shapes)]
+        finally:
+            # After a failure too: the next call writes to this memory, or frees it.
+            self._device.synchronize()
         return [output.element.read(array) for output, array in zip(self._outputs, arrays)]
 
     def _feed(self, batch: Array) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from runtimes.contract import RunnerError, TensorSpec
+from runtimes.tensorrt.engine_tensors import ShapeLimits
 from runtimes.tensorrt.tests.fakes import VERSION, FakeCuda, FakeEngine, FakeTrt, Outputs, plan_bytes
 
 SIZE = 3 * 4 * 6
@@ -63,6 +64,13 @@ def test_any_number_of_images_within_the_profile(load: Any, cuda: Any, count: in
     check(load(detector(cuda, 2, 3)), images(count))
 
 
+@pytest.mark.parametrize(
+    ("count", "size"), [(1, 4), (3, 4), (4, None), (8, None), (9, 8), (100, 8)], ids=lambda value: str(value)
+)
+def test_no_more_is_run_than_has_to_be(count: int, size: int | None) -> None:
+    assert ShapeLimits((4, 3, 4, 6), (8, 3, 4, 6)).slice_size(count) == size
+
+
 def test_a_fixed_batch_runs_in_slices(load: Any, cuda: Any) -> None:
     runner = load(detector(cuda, shape=(2, 3, 4, 6), profile=None))
     assert runner.inputs[0].shape == (2, 3, 4, 6)
@@ -104,6 +112,9 @@ def test_b92_what_takes_time_is_done_at_load(load: Any) -> None:
     assert engine.contexts == 1
 
 
+NAN_OF_ONES = np.array([0xFFFFFFFF], np.uint32).view(np.float32)[0]
+
+
 def same(batch: np.ndarray) -> Outputs:
     return {"out": batch}
 
@@ -117,6 +128,7 @@ def same(batch: np.ndarray) -> Outputs:
         pytest.param("BF16", "float32", 1.01171875, 1.015625, np.float32, id="bf16-tie-to-even-up"),
         pytest.param("BF16", "float32", np.inf, np.inf, np.float32, id="bf16-inf"),
         pytest.param("BF16", "float32", np.nan, np.nan, np.float32, id="bf16-nan"),
+        pytest.param("BF16", "float32", NAN_OF_ONES, np.nan, np.float32, id="bf16-nan-that-rounds-over"),
         pytest.param("BF16", "float32", -3.0, -3.0, np.float32, id="bf16-negative"),
         pytest.param("INT8", "int8", -7, -7, np.int8, id="int8"),
         pytest.param("UINT8", "uint8", 200, 200, np.uint8, id="B71-uint8"),
@@ -160,6 +172,19 @@ def test_outputs_whose_shape_the_data_decide(load: Any, cuda: Any) -> None:
         np.testing.assert_array_equal(selected, np.arange(count * 3).reshape(count, 3))
         assert selected.shape == (count, 3)
         assert first.tolist() == [[count]]
+
+
+def test_an_output_without_room_for_anything(load: Any, cuda: Any) -> None:
+    selected, _ = load(nms(cuda, data_dependent={"selected": 0}))(np.zeros((1, 3, 4, 6), np.float32))
+    assert selected.shape == (0, 3)
+
+
+def test_the_shape_of_an_earlier_run_is_not_taken_for_this_one(load: Any) -> None:
+    runner = load(nms(FakeCuda()))
+    runner(np.zeros((1, 3, 4, 6), np.float32))
+    runner._engine.failure = "silence"
+    with pytest.raises(RunnerError, match=r"^model.plan: output selected: the engine told no shape$"):
+        runner(np.zeros((1, 3, 4, 6), np.float32))
 
 
 def test_such_an_output_cannot_be_cut_into_slices_and_is_named(load: Any) -> None:
@@ -228,9 +253,13 @@ def test_every_word_for_a_gpu(load: Any, device: str) -> None:
 def test_a_failing_run_says_the_first_error_and_the_next_one_works(load: Any) -> None:
     runner = load(detector(FakeCuda()))
     runner._engine.failure = "run"
-    with pytest.raises(RunnerError) as caught:
-        runner(images(1))
-    assert str(caught.value) == "model.plan: TensorRT failed on a batch [1, 3, 4, 6]: the kernel failed"
+    for count in (1, 2):
+        with pytest.raises(RunnerError) as caught:
+            runner(images(count))
+        shape = (count, 3, 4, 6)
+        assert str(caught.value) == (
+            f"model.plan: TensorRT failed on a batch {list(shape)}: the kernel failed on {shape}"
+        )
     runner._engine.failure = ""
     check(runner, images(1))
 
