@@ -80,7 +80,8 @@ class Runner(Protocol):
     def details(self) -> Mapping[str, str]:
         """What really runs: engine, version, device, providers, threads.
 
-        `device` is always there. `fallback` is there only where device auto did not get a GPU, and says why.
+        `device` is always there. `fallback` is there only where the wanted device (for auto: a GPU; for tensorrt:
+        TensorRT) was not got, and says why.
         """
         ...
 

@@ -93,7 +93,8 @@ class TritonPythonModel:
         fallback = details.pop("fallback", None)
         pb_utils.Logger.log_info(f"{self._title()}: {', '.join(f'{key} {value}' for key, value in details.items())}")
         if fallback:
-            pb_utils.Logger.log_info(f"{self._title()}: device auto: runs on the CPU: {fallback}")
+            place = "the CPU" if details["device"] == "cpu" else details["device"]
+            pb_utils.Logger.log_info(f"{self._title()}: device {self._model['device']}: runs on {place}: {fallback}")
 
     def _show_device(self) -> None:
         """Show on /metrics what runs: a GPU that was wanted and not got should not go unseen."""
