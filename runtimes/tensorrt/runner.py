@@ -141,7 +141,8 @@ class TensorRtRunner:
             allocator = output_allocator(self._trt, buffer)
             self._context.set_output_allocator(output.name, allocator)
             self._allocators[output.name] = allocator
-        self._allocators[output.name].shape = None
+        allocator = self._allocators[output.name]
+        allocator.shape = allocator.error = None
         return None
 
     def _fetch(self, output: EngineTensor, shape: tuple[int, ...] | None) -> Array:

@@ -12,7 +12,8 @@ import pytest
 
 from runtimes.contract import RunnerOptions
 from runtimes.tensorrt.runner import TensorRtRunner, create
-from runtimes.tensorrt.tests.fakes import FakeCuda, FakeEngine, FakeTrt, RealCuda, save_plan
+from runtimes.tensorrt.tests.fake_cuda import FakeCuda, RealCuda
+from runtimes.tensorrt.tests.fakes import FakeEngine, FakeTrt, save_plan
 from runtimes.tensorrt.tests.gpu import has_gpu
 
 

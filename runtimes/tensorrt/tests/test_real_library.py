@@ -18,7 +18,8 @@ from runtimes.contract import RunnerError, RunnerOptions, make_runner
 from runtimes.tensorrt.callbacks import error_log, output_allocator
 from runtimes.tensorrt.plan_file import TENSORRT_RTX, Plan, open_plan
 from runtimes.tensorrt.runner import deserialize
-from runtimes.tensorrt.tests.fakes import FakeCuda, save_plan
+from runtimes.tensorrt.tests.fake_cuda import FakeCuda
+from runtimes.tensorrt.tests.fakes import save_plan
 from runtimes.tensorrt.tests.gpu import has_gpu
 from runtimes.tensorrt.tests.test_refusals import with_metadata
 

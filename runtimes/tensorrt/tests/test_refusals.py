@@ -13,7 +13,8 @@ import pytest
 
 from runtimes.contract import RunnerError, RunnerOptions, make_runner
 from runtimes.tensorrt.plan_file import open_plan
-from runtimes.tensorrt.tests.fakes import VERSION, FakeCuda, FakeEngine, FakeTrt, plan_bytes, save_plan
+from runtimes.tensorrt.tests.fake_cuda import FakeCuda
+from runtimes.tensorrt.tests.fakes import VERSION, FakeEngine, FakeTrt, plan_bytes, save_plan
 from runtimes.tensorrt.tests.test_runner import detector
 
 BUILD = "; build one on the target with trtexec or tensorrt's Builder"

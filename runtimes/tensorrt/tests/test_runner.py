@@ -13,7 +13,8 @@ import pytest
 
 from runtimes.contract import RunnerError, TensorSpec
 from runtimes.tensorrt.engine_tensors import ShapeLimits
-from runtimes.tensorrt.tests.fakes import VERSION, FakeCuda, FakeEngine, FakeTrt, Outputs, plan_bytes
+from runtimes.tensorrt.tests.fake_cuda import FakeCuda
+from runtimes.tensorrt.tests.fakes import VERSION, FakeEngine, FakeTrt, Outputs, plan_bytes
 
 SIZE = 3 * 4 * 6
 OPEN = (-1, 3, 4, 6)
@@ -203,6 +204,10 @@ def test_no_memory_for_such_an_output_is_told(load: Any) -> None:
     ):
         runner(np.zeros((1, 3, 4, 6), np.float32))
     assert len(cuda.live["host"]) == 2
+    runner._engine.data_dependent = {"selected": 24 * 10}
+    runner._engine.failure = "run"
+    with pytest.raises(RunnerError, match="the kernel failed"):
+        runner(np.zeros((1, 3, 4, 6), np.float32))
 
 
 def test_threads_wait_for_each_other_and_each_has_its_device(load: Any, cuda: Any) -> None:
