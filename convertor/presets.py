@@ -41,7 +41,7 @@ def settle(manifest: Manifest, family: Family, facts: Block | None, artifact: st
     beneath = _detection_beneath(preset.get("detection", {}), manifest)
     known = {**asdict(manifest), "settings": {**family.defaults, **beneath, **stated}}
     derived = family.derive(known, facts) if facts is not None else {}
-    notes.warnings.extend(_derived_lines(derived, stated, artifact))
+    notes.warnings.extend(_derived_lines(derived, stated, beneath, artifact))
     return replace(
         manifest,
         stage=_stage(preset.get("stage", {}), manifest, notes),
@@ -94,8 +94,13 @@ def _detection_beneath(preset: Block, manifest: Manifest) -> Block:
     }
 
 
-def _derived_lines(derived: Block, stated: Block, artifact: str) -> Iterator[str]:
-    used = [f"{key} {as_json(value)}" for key, value in derived.items() if key not in stated]
+def _derived_lines(derived: Block, stated: Block, beneath: Block, artifact: str) -> Iterator[str]:
+    # What is false and what the preset says too is the usual, and not worth a line.
+    used = [
+        f"{key} {as_json(value)}"
+        for key, value in derived.items()
+        if key not in stated and (value is not False or beneath.get(key)) and beneath.get(key) != value
+    ]
     if used:
         yield f"{artifact}: says of itself: {', '.join(used)}; `detection` may say otherwise"
     for key, value in derived.items():

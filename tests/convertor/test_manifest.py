@@ -1,157 +1,16 @@
-"""manifest.json: every key, every wrong value, every spelling that is out there."""
+"""manifest.json: what is no manifest, what nobody reads, and lines for all of it."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 
 from convertor.errors import RefusedError
-from convertor.manifest.parse import Manifest, parse_manifest
-from tests.convertor.packages import anomaly_manifest
-
-STAGE = "model_graph.stages[0]"
-
-
-def parse(value: Any) -> Manifest:
-    return parse_manifest(json.dumps(value).encode())
-
-
-def refusals(data: bytes) -> list[str]:
-    with pytest.raises(RefusedError) as caught:
-        parse_manifest(data)
-    return list(caught.value.problems)
-
-
-def put(path: str, value: Any, task: str | None) -> dict[str, Any]:
-    """A manifest in which only `path` is set; `[0]` makes a list of one."""
-    manifest: dict[str, Any] = {} if task is None else {"task": task}
-    here: Any = manifest
-    *parents, last = path.split(".")
-    for parent in parents:
-        here = here.setdefault(parent[:-3], [{}])[0] if parent.endswith("[0]") else here.setdefault(parent, {})
-    here[last] = value
-    return manifest
-
-
-BAD_TEXT = (5, "", True, ["x"], {}, "two\nlines", "\ud800")
-BAD_WHOLE = (0, -1, 1.5, "3", True, [1], 10**400)
-BAD_FRACTION = (-0.01, 1.01, "0.5", True, [0.5], 10**400)
-BAD_BOOLEAN = (1, 0, "true", "yes", [], {})
-BAD_BLOCK = (5, "x", [], True)
-BAD_NAMES = (
-    "cat",
-    5,
-    [1],
-    [""],
-    ["a", None],
-    ["two\nlines"],
-    {"0": 5},
-    {"cat": "0"},
-    {"-1": "x"},
-    {"1.0": "x"},
-    {"65536": "x"},
-)
-BAD_IDS = (1, "1", [-1], ["1"], [1.5], [True], [65_536])
-BAD_SIZE = (0, -1, 65_537, "640", 640.0, [640], [1, 2, 3], [640, 0], True)
-DETECTION = {
-    "layout": BAD_TEXT,
-    "num_classes": (*BAD_WHOLE, 65_537),
-    "class_names": BAD_NAMES,
-    "score_threshold": BAD_FRACTION,
-    "iou_threshold": BAD_FRACTION,
-    "top_k": (*BAD_WHOLE, 100_001),
-    "max_det": (*BAD_WHOLE, 100_001),
-    "use_softmax": BAD_BOOLEAN,
-    "background_class": (1.5, "0", True, [0], 65_536),
-    "class_agnostic": BAD_BOOLEAN,
-    "compare": (">", "", 1, ["greater"]),
-    "classes": ([], 1, "cat", [1.5], [-1], [None], [True]),
-    "class_thresholds": ([0.5], 0.5, {"cat": 1.5}, {"cat": "0.5"}, {"cat": None}),
-    "network_input": BAD_SIZE,
-    "box_format": ("xywh", 1, ["xyxy"]),
-    "end_to_end": BAD_BOOLEAN,
-}
-STAGE_KEYS = {
-    "image_width": (0, 1.5, "640", True, 65_537),
-    "image_height": (0, 1.5, "640", True, 65_537),
-    "input_shape": (640, [3, 640, 640], [1, 3, 640, 640.0], ["batch", 3, 64, 64], [True, 3, 64, 64], [1, 3, 64, 64, 1]),
-    "image_range_scale": BAD_BOOLEAN,
-    "normalize": BAD_BOOLEAN,
-    "mean": (0.5, [], ["0.5"], [True], [0.1] * 5, [1e7]),
-    "std": (0.5, [], [0, 1, 1], [-1, 1, 1], ["1"], [1] * 5),
-    "interpolation": ("AREA", "bilinear", 2),
-    "preserve_aspect": BAD_BOOLEAN,
-    "channel_order": ("RGB", "grb", 1),
-    "type": BAD_TEXT,
-    "stage_type": BAD_TEXT,
-}
-BAD_VALUES: list[tuple[str, str | None, tuple[Any, ...]]] = [
-    ("runtime", None, BAD_TEXT),
-    ("runtime_artifact", None, BAD_TEXT),
-    ("device", None, ("GPU", "tpu", 0, ["cpu"], "")),
-    ("task", None, BAD_TEXT),
-    ("model_name", None, BAD_TEXT),
-    ("class_names", None, BAD_NAMES),
-    *((key, None, BAD_BLOCK) for key in ("dataset", "outputs", "model_graph", "execution", "serving")),
-    ("detection", "object_detection", BAD_BLOCK),
-    ("dataset.class_names", None, BAD_NAMES),
-    ("dataset.image_width", None, (0, "640", 1.5, True)),
-    ("dataset.image_height", None, (0, "480", 1.5, True)),
-    *((f"detection.{key}", "object_detection", bad) for key, bad in DETECTION.items()),
-    # A stage may say for itself what `detection` says for all.
-    *((f"{STAGE}.{key}", "object_detection", bad) for key, bad in DETECTION.items()),
-    *((f"{STAGE}.{key}", task, bad) for key, bad in STAGE_KEYS.items() for task in (None, "object_detection")),
-    (f"{STAGE}.threshold", "object_detection", BAD_FRACTION),
-    (f"{STAGE}.threshold", None, ("0.5", True, [0.5], 1e10, 10**400)),
-    (f"{STAGE}.class_normal_ids", None, BAD_IDS),
-    ("model_graph.model_graph_type", None, (*BAD_TEXT, "two_stage_model_graph")),
-    ("model_graph.stages", None, ({}, "x", [5], [None], [{}, {}], [[]])),
-    ("model_graph.image_level_classes", None, BAD_BLOCK),
-    ("model_graph.image_level_classes.names", None, ("x", [1], [""])),
-    ("model_graph.image_level_classes.normal_ids", None, BAD_IDS),
-    ("model_graph.pixel_level_classes", None, BAD_BLOCK),
-    ("model_graph.pixel_level_classes.names", None, ("x", [1], [""])),
-    ("outputs.boxes", None, (0, "boxes", [], None)),
-    ("outputs.boxes.tensor", None, (-1, 1.5, True, "", [0], None)),
-    ("outputs.boxes.activation", None, ("relu", 1, True)),
-    *((f"execution.{name}_id", None, BAD_TEXT) for name in ("preprocessor", "buffer_strategy", "scheduler")),
-    *((f"execution.{name}_id", None, BAD_TEXT) for name in ("postprocessor", "engine_plugin")),
-    ("execution.allow_compatibility_fallback", None, BAD_BOOLEAN),
-    ("serving.profile", None, ("Capture", 1, "")),
-    ("serving.max_batch_size", None, (-1, 1025, "8", 1.5, True)),
-    ("serving.instances", None, (*BAD_WHOLE, 257)),
-    ("serving.queue_delay_us", None, (-1, 1.5, "100", True)),
-    ("serving.warmup", None, BAD_BOOLEAN),
-    ("serving.threads", None, (*BAD_WHOLE, 1025)),
-]
-
-
-@pytest.mark.parametrize(
-    ("path", "task", "value"),
-    [
-        pytest.param(path, task, value, id=f"{path}={json.dumps(value)[:40]}{'' if task is None else ',' + task}")
-        for path, task, values in BAD_VALUES
-        for value in values
-    ],
-)
-def test_a_wrong_value_is_one_line_with_what_was_expected_and_got(path: str, task: str | None, value: Any) -> None:
-    lines = refusals(json.dumps(put(path, value, task)).encode())
-    (line,) = [line for line in lines if line.startswith(f"manifest.json: {path}")]
-    assert "expected" in line
-    assert "got" in line
-    assert "; " in line
-    assert len(line) < 300
-    assert line.isprintable()
-
-
-NULLABLE = [(path, task) for path, task, _ in BAD_VALUES if not path.startswith("outputs")]
-
-
-@pytest.mark.parametrize(("path", "task"), sorted({(path, task or "anomaly") for path, task in NULLABLE}))
-def test_null_counts_as_absent(path: str, task: str) -> None:
-    assert parse(put(path, None, task)) == parse({"task": task})
+from convertor.manifest.parse import parse_manifest
+from tests.convertor.manifests import STAGE, parse, refusals
 
 
 def test_an_empty_manifest_is_a_dlr_anomaly_model() -> None:
@@ -270,9 +129,16 @@ def test_unknown_keys_are_named_where_a_typing_error_is_likely(manifest: dict[st
     assert all(line.startswith("manifest.json: ") and warning and warning in line for line in warnings)
 
 
-def test_unknown_detection_key() -> None:
-    (line,) = parse({"task": "object_detection", "detection": {"iou_treshold": 0.4}}).warnings
-    assert line == "manifest.json: detection.iou_treshold: unknown key, ignored; did you mean iou_threshold?"
+def test_a_detection_key_that_is_not_known_is_left_to_the_decoder() -> None:
+    manifest = parse({"task": "object_detection", "detection": {"iou_treshold": 0.4, "reach": [7], "depth": None}})
+    assert manifest.further == {"iou_treshold": 0.4, "reach": [7]}
+    assert (manifest.detection, manifest.warnings) == ({}, ())
+
+
+def test_a_stage_key_of_an_anomaly_model_that_is_not_known_is_left_to_the_decoder() -> None:
+    stage = {"threshold": 0.5, "reach": [7], "depth": None}
+    manifest = parse({"model_graph": {"stages": [stage]}, "detection": {"more": 1}})
+    assert (manifest.further, manifest.stage) == ({"reach": [7]}, {"threshold": 0.5})
 
 
 def test_an_unknown_key_cannot_write_control_characters_to_the_terminal() -> None:
@@ -304,162 +170,9 @@ def test_a_detection_block_of_an_anomaly_model_is_not_read_but_named() -> None:
     ],
 )
 def test_only_keys_that_are_read_are_type_checked(task: str, manifest: dict[str, Any]) -> None:
-    assert parse({"task": task, **manifest}) == parse({"task": task})
+    assert dataclasses.replace(parse({"task": task, **manifest}), further={}) == parse({"task": task})
 
 
 @pytest.mark.parametrize(("word", "expected"), [("auto", "auto"), ("cpu", "cpu"), ("gpu", "gpu"), ("cuda", "gpu")])
 def test_device_words(word: str, expected: str) -> None:
     assert parse({"device": word}).device == expected
-
-
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
-    [
-        pytest.param({"class_names": ["a", "b"]}, ("a", "b"), id="list"),
-        pytest.param({"class_names": {"1": "b", "0": "a"}}, ("a", "b"), id="by id, any order"),
-        pytest.param({"class_names": {"2": "c"}}, ("", "", "c"), id="by id, with gaps"),
-        pytest.param(
-            {"class_names": ["模型", "né", "👩\u200d🔧", "no\u00a0break"]},
-            ("模型", "né", "👩\u200d🔧", "no\u00a0break"),
-            id="any language",
-        ),
-        pytest.param({"dataset": {"class_names": ["d"]}}, ("d",), id="dataset"),
-        pytest.param({"class_names": ["t"], "dataset": {"class_names": ["d"]}}, ("t",), id="top before dataset"),
-        pytest.param({"class_names": ["t"], "detection": {"class_names": ["x"]}}, ("x",), id="detection before top"),
-        pytest.param({"class_names": ["t"], "detection": {"class_names": []}}, ("t",), id="an empty list says nothing"),
-        pytest.param({"class_names": ["t"], "detection": {"class_names": {}}}, ("t",), id="an empty object neither"),
-        pytest.param(
-            {"detection": {"class_names": ["x"]}, "model_graph": {"stages": [{"class_names": ["s"]}]}},
-            ("s",),
-            id="stage before detection",
-        ),
-    ],
-)
-def test_class_names(manifest: dict[str, Any], expected: tuple[str, ...]) -> None:
-    assert parse({"task": "object_detection", **manifest}).class_names == expected
-
-
-def test_detection_is_merged_into_a_stage_that_does_not_say_otherwise() -> None:
-    manifest = parse(
-        {
-            "task": "object_detection",
-            "detection": {"layout": "yolo", "top_k": 100, "max_det": 50},
-            "model_graph": {"stages": [{"top_k": 7, "iou_threshold": 0.3}]},
-        }
-    )
-    assert manifest.detection == {"layout": "yolo", "top_k": 7, "max_det": 50, "iou_threshold": 0.3}
-
-
-@pytest.mark.parametrize("key", ["type", "stage_type"])
-def test_both_spellings_of_the_stage_type(key: str) -> None:
-    assert parse({"model_graph": {"stages": [{key: "mochi"}]}}).stage_type == "mochi"
-
-
-@pytest.mark.parametrize(
-    ("graph", "expected"),
-    [
-        pytest.param({}, None, id="nothing said"),
-        pytest.param({"stages": [{"class_normal_ids": [0]}]}, (0,), id="stage"),
-        pytest.param({"image_level_classes": {"normal_ids": [1]}}, (1,), id="classes"),
-        pytest.param({"image_level_classes": {"names": ["anomaly", "normal"]}}, (1,), id="by name"),
-        pytest.param({"image_level_classes": {"names": ["good", "bad"]}}, None, id="names that say nothing"),
-        pytest.param(
-            {"stages": [{"class_normal_ids": [2]}], "image_level_classes": {"normal_ids": [1]}}, (2,), id="stage first"
-        ),
-        pytest.param(
-            {"image_level_classes": {"names": ["normal", "x"], "normal_ids": [1]}}, (1,), id="ids before names"
-        ),
-    ],
-)
-def test_normal_ids(graph: dict[str, Any], expected: tuple[int, ...] | None) -> None:
-    assert parse({"model_graph": graph}).normal_ids == expected
-
-
-def test_a_real_anomaly_manifest_parses_unchanged() -> None:
-    """As in a public write-up of a real package: no runtime, no task, a code name as stage type, a dataset block."""
-    manifest = parse(
-        {
-            "model_graph": {
-                "model_graph_type": "single_stage_model_graph",
-                "stages": [
-                    {
-                        "type": "mochi",
-                        "input_shape": [1, 3, 224, 224],
-                        "image_range_scale": True,
-                        "normalize": True,
-                        "threshold": 0.702,
-                        "class_normal_ids": [1],
-                        "calibrated": True,
-                        "seg_threshold": None,
-                    }
-                ],
-                "image_level_classes": {"names": ["anomaly", "normal"], "normal_ids": [1]},
-                "pixel_level_classes": {"names": [], "normal_ids": []},
-            },
-            "dataset": {"image_width": 1280, "image_height": 720, "name": "x", "manifest": "s3://b/x.manifest"},
-            "training": {"epochs": 30},
-            "compilable_models": [{"filename": "mochi.pt", "data_input_config": {"input": [1, 3, 224, 224]}}],
-        }
-    )
-    assert (manifest.runtime, manifest.task, manifest.stage_type) == ("dlr", "anomaly", "mochi")
-    assert manifest.normal_ids == (1,)
-    assert manifest.stage["threshold"] == 0.702
-    assert manifest.stage["normalize"] is True
-    assert manifest.dataset_size == (720, 1280)
-    assert manifest.warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("layout", "detection"),
-    [
-        pytest.param(
-            "yolo", {"num_classes": 80, "score_threshold": 0.25, "iou_threshold": 0.45, "network_input": 640}, id="yolo"
-        ),
-        pytest.param(
-            "rf_detr",
-            {"layout": "rf_detr", "num_classes": 90, "score_threshold": 0.5, "top_k": 300, "network_input": 560},
-            id="rf_detr",
-        ),
-    ],
-)
-def test_the_detection_manifests_of_the_portal_parse_unchanged(layout: str, detection: dict[str, Any]) -> None:
-    side = detection["network_input"]
-    stage = {
-        "stage_type": f"{layout}_object_detection",
-        "threshold": detection["score_threshold"],
-        "image_width": side,
-        "image_height": side,
-        "image_range_scale": True,
-        "normalize": False,
-        "input_shape": [1, 3, side, side],
-    }
-    detection["class_names"] = ["person", "bicycle"]
-    manifest = parse(
-        {
-            "runtime": "onnx",
-            "runtime_artifact": "model.onnx",
-            "task": "object_detection",
-            "detection": detection,
-            "model_graph": {"model_graph_type": "single_stage_model_graph", "stages": [stage]},
-        }
-    )
-    assert manifest.detection == detection
-    assert manifest.stage == stage
-    assert manifest.stage_type == f"{layout}_object_detection"
-    assert manifest.warnings == ()
-
-
-def test_an_anomaly_manifest_of_the_tests_has_no_warnings() -> None:
-    assert parse(anomaly_manifest()).warnings == ()
-
-
-def test_the_sizes_of_a_dataset_count_only_together() -> None:
-    assert parse({"dataset": {"image_width": 640}}).dataset_size is None
-
-
-def test_an_output_keeps_its_activation_and_gets_none_by_default() -> None:
-    outputs = parse({"outputs": {"boxes": {"tensor": 1}, "logits": {"tensor": "l", "activation": "sigmoid"}}}).outputs
-    assert outputs == {
-        "boxes": {"tensor": 1, "activation": "none"},
-        "logits": {"tensor": "l", "activation": "sigmoid"},
-    }

@@ -11,17 +11,20 @@ import pytest
 from convertor import payload
 from convertor.families import Family, find_families
 from convertor.manifest import keys
+from convertor.settings import RESIZE_DEFAULTS
 from tests.convertor.conversions import prepared
+from tests.convertor.manifest_tables import DOCUMENT as PATH
+from tests.convertor.manifest_tables import regenerated, without_generated
 from tests.convertor.packages import onnx_bytes
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "manifest.md").read_text("utf-8")
-ROW = re.compile(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|", re.MULTILINE)
+DOCUMENT = PATH.read_text("utf-8")
+ROW = re.compile(r"^\| `(\w+)` \| (.*?) \| (.*?) \|", re.MULTILINE)
 
 
-def tables() -> list[dict[str, tuple[str, str, str]]]:
-    """Every table in order: key -> its next three cells."""
-    found = re.findall(r"(?:^\|.*\n)+", DOCUMENT, re.MULTILINE)
-    return [{key: (value, default, more) for key, value, default, more in ROW.findall(table)} for table in found]
+def tables() -> list[dict[str, tuple[str, str]]]:
+    """Every table written by hand, in order: key -> its next two cells."""
+    found = re.findall(r"(?:^\|.*\n)+", without_generated(DOCUMENT), re.MULTILINE)
+    return [{key: (value, more) for key, value, more in ROW.findall(table)} for table in found]
 
 
 def expected(known: keys.Keys, *without: keys.Keys) -> dict[str, str]:
@@ -44,17 +47,34 @@ def test_every_key_is_there_with_its_type_and_range() -> None:
     ]
 
 
+def test_what_the_decoders_say_is_what_they_say_now() -> None:
+    assert regenerated(DOCUMENT) == DOCUMENT, "run: python -m tests.convertor.manifest_tables"
+
+
+def test_the_defaults_of_resizing_are_those_of_the_code() -> None:
+    (stage,) = [table for table in tables() if "letterbox" in table]
+    assert {key: stage[key][1].strip("`") for key in RESIZE_DEFAULTS} == {
+        key: str(value) for key, value in RESIZE_DEFAULTS.items()
+    }
+
+
+def test_every_task_is_named() -> None:
+    tasks = re.search(r"### Tasks\n\n(.*)", DOCUMENT)
+    assert tasks is not None
+    assert re.findall(r"`(\w+)`", tasks[1]) == list(keys.TASKS)
+
+
 @pytest.mark.parametrize("family", find_families(payload.POSTPROCESSORS), ids=lambda family: family.name)
-def test_a_family_that_is_named_as_reader_reads_the_key_with_that_default(family: Family) -> None:
-    for key, (_, default, readers) in tables()[1].items():
-        if family.name not in readers.split(", "):
-            continue
-        assert key in family.defaults
-        own = re.search(rf"(\S+) \({family.name}\)", default)
-        said = own.group(1) if own else default.strip("`")
-        value = family.defaults[key]
-        if value is not None:
-            assert said == (json.dumps(value) if not isinstance(value, str) else value)
+def test_presets_only_say_what_a_manifest_may_say(family: Family) -> None:
+    for preset in family.presets.values():
+        assert set(preset) <= {"stage", "detection"}
+        for key, value in preset.get("stage", {}).items():
+            assert keys.STAGE[key].accepts(value), key
+        for key, value in preset.get("detection", {}).items():
+            assert key in family.defaults
+            assert key not in keys.DETECTION or value is None or keys.DETECTION[key].accepts(value), key
+        # Left to the default, it would be the capture world's: area.
+        assert "interpolation" in preset.get("stage", {"interpolation": None})
 
 
 @pytest.mark.parametrize(
