@@ -80,10 +80,13 @@ def anomaly() -> Any:
     return Distance().eval()
 
 
-def exported(module: Any, side: int, folder: Path) -> dict[str, dict[str, bytes]]:
+def exported(
+    module: Any, side: int, folder: Path, channels: int = 3, dtype: str = "float32"
+) -> dict[str, dict[str, bytes]]:
     """Return {"onnx", "script", "program"} -> {file name: content} of one module."""
     torch: Any = importlib.import_module("torch")
-    image, paths = torch.zeros(1, 3, side, side), {kind: folder / name for kind, name in _FILES.items()}
+    image = torch.zeros(1, channels, side, side, dtype=getattr(torch, dtype))
+    paths = {kind: folder / name for kind, name in _FILES.items()}
     # Each exporter announces the next one.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -103,16 +106,21 @@ def detector_package(kind: str) -> dict[str, Any]:
     """Return the detector's manifest for an export."""
     said = detector_manifest(class_names=list(CLASSES), score_threshold=SCORE_THRESHOLD)
     said["model_graph"]["stages"][0]["input_shape"] = [1, 3, SIDE, SIDE]
-    return {**said, **_engine(kind)}
+    return {**said, **engine(kind)}
 
 
 def anomaly_package(kind: str, **top: Any) -> dict[str, Any]:
-    """Return the anomaly model's manifest for an export; one for dlr does not name its engine."""
+    """Return the anomaly model's manifest for an export; one for dlr does not name its engine.
+
+    It names the outputs by number, so that their order counts.
+    """
     said = anomaly_manifest(["background", "scratch"], threshold=ANOMALY_THRESHOLD)
     del said["runtime"]
     said["model_graph"]["stages"][0]["input_shape"] = [1, 3, ANOMALY_SIDE, ANOMALY_SIDE]
-    return {**said, **_engine(kind), **top}
+    outputs = {"map": {"tensor": 0}, "score": {"tensor": 1}}
+    return {**said, "outputs": outputs, **engine(kind), **top}
 
 
-def _engine(kind: str) -> Mapping[str, str]:
+def engine(kind: str) -> Mapping[str, str]:
+    """Return what a manifest says of an export's engine."""
     return {} if kind == "dlr" else {"runtime": RUNTIMES[kind], "runtime_artifact": _FILES[kind]}
