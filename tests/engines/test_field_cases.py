@@ -26,7 +26,7 @@ from tests.server.conftest import convert  # noqa: E402
 pytestmark = pytest.mark.server
 
 SIDE = 32
-# cx, cy, w, h, class, score. Half precision holds 31.984375, and the left side, but not 40 times the left side: 1119.375.
+# cx, cy, w, h, class, score. Half precision holds the left side, 27.984375, but not 40 times that: 1119.375.
 BOX = (31.984375, 16.0, 8.0, 4.0, 0, 0.75)
 SCORE, MAP = 0.75, 0.625
 
