@@ -36,7 +36,10 @@ class DetrDecoder:
         self._read = Reader(config)
         self._classes: int | None = settings.get("num_classes")
         self._background: int | None = settings.get("background_class")
-        self._use_softmax = bool(settings["use_softmax"])
+        # What the manifest's `outputs` says that the graph lacks is applied once, not twice.
+        activation = config.outputs.get("logits", {}).get("activation", "none")
+        self._activated = activation != "none"
+        self._use_softmax = bool(settings["use_softmax"]) or activation == "softmax"
         self._multi_label: bool | None = settings.get("multi_label")
         self._top_k: int | None = settings.get("top_k")
         self._max_det = int(settings["max_det"])
@@ -106,7 +109,7 @@ class DetrDecoder:
     def _scores(self, head: Grid, index: int) -> FloatArray:
         """Return probabilities [Q, C] that are free to be changed."""
         values = head.values[index]
-        if not head.are_logits:
+        if self._activated or not head.are_logits:
             return _probabilities(values)
         # Softmax takes the background into its sum; it is dropped afterwards, before it can take top-k places.
         return softmax(values) if self._use_softmax else sigmoid(values)

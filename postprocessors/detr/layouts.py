@@ -36,7 +36,7 @@ class Grid:
 
     Attributes:
         boxes: [B, Q, 4] cx, cy, w, h.
-        values: [B, Q, C], logits or probabilities.
+        values: [B, Q, C], logits (activated already where `outputs` says that the graph lacks it) or probabilities.
         are_logits: Which.
         several: One query may give several classes, where the package does not say.
     """

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _MODELS = ("detr", "rt_detr", "rtdetr", "d_fine", "dfine", "deim", "deformable_detr", "conditional_detr", "yolos")
-NAMES = frozenset(
-    [*_MODELS, *(f"{model}_object_detection" for model in _MODELS), *(model.replace("_", "-") for model in _MODELS)]
-)
+NAMES = frozenset([*_MODELS, *(f"{model}_object_detection" for model in _MODELS)])
 TASKS = frozenset({"object_detection"})
 DEFAULTS: dict[str, Any] = {
     "num_classes": None,
@@ -61,21 +59,19 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def derive(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return settings that the layout's name or the graph's metadata decides where the manifest says nothing.
+    """Return settings that the graph's metadata decides where the manifest says nothing.
 
-    YOLOS has a softmax with a column for "no object". Ultralytics' RT-DETR names its decoder in the metadata since its
-    rows are chosen in the graph; with two classes the width of 6 fits both of its exports.
+    Ultralytics names the decoder in the metadata since the graph chooses its rows itself (8.4.190); with two classes
+    the width of 6 fits its older exports too.
     """
-    layout = str(manifest["detection"].get("layout") or manifest.get("stage_type") or "")
-    if layout.startswith("yolos"):
-        return {"use_softmax": True, "background_class": -1}
     metadata: Mapping[str, str] = (facts or {}).get("metadata") or {}
     shapes = _shapes(facts)
     if len(shapes) != 1 or metadata.get("author") != "Ultralytics" or shapes[0][-1:] != [6]:
         return {}
     if metadata.get("head") == "RTDETRDecoder":
         return {"end_to_end": True}
-    return {"end_to_end": False} if manifest["settings"].get("num_classes") == 2 else {}
+    classes = manifest["settings"]["num_classes"] or len(manifest.get("class_names", ()))
+    return {"end_to_end": False} if classes == 2 else {}
 
 
 def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
@@ -86,24 +82,8 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
         facts: What the graph says of itself ({"outputs": [{"name", "dtype", "shape"}, ...]}); None when unknown.
     """
     outputs: Mapping[str, Mapping[str, Any]] = manifest["outputs"]
-    if outputs:
-        return _adapter(outputs)
-    shapes = _shapes(facts)
-    if not shapes or not all(shapes):
-        return []
-    settings = manifest["settings"]
-    if len(shapes) == 1:
-        return _one_output(shapes[0], settings)
-    if sorted(map(len, shapes)) == [2, 2, 3]:
-        return [] if settings["num_classes"] else [_NO_COUNT]
-    columns = _class_columns(shapes)
-    classes = settings["num_classes"]
-    if classes is None or columns is None or columns in (classes, classes + 1):
-        return []
-    return [
-        f"detection.num_classes: expected {classes} or {classes + 1} class columns (one more for no object), "
-        f"got {columns} from the graph; set num_classes to what the model was trained on"
-    ]
+    of_outputs = _adapter(outputs) if outputs else _graph(_shapes(facts), manifest["settings"])
+    return [*_by_name(manifest), *of_outputs]
 
 
 def advise(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
@@ -119,6 +99,17 @@ def advise(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list
     ]
 
 
+def _by_name(manifest: Mapping[str, Any]) -> list[str]:
+    """Return what contradicts the layout's name: YOLOS is the one model whose scores are a softmax for certain."""
+    layout = str(manifest["detection"].get("layout") or manifest.get("stage_type") or "")
+    if not layout.startswith("yolos") or manifest["settings"]["use_softmax"]:
+        return []
+    return [
+        "detection.use_softmax: expected true for YOLOS, whose last class column is no object, got false; set it, or "
+        'model_graph.stages[0].preset to "hf-yolos"'
+    ]
+
+
 _NO_COUNT = (
     "detection.num_classes: expected the number of classes the model was trained on, got nothing, and the graph's "
     "outputs do not show it; set it, or list detection.class_names"
@@ -128,15 +119,27 @@ _MEANINGS = (("boxes", "logits"), ("boxes", "scores"), ("boxes", "classes", "sco
 
 def _adapter(outputs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     named = tuple(sorted(outputs))
-    if named not in _MEANINGS:
-        known = " or ".join(", ".join(meanings) for meanings in _MEANINGS)
-        return [f"outputs: expected {known} for a DETR model, got {', '.join(named)}; name the whole set or none"]
-    activation = outputs.get("logits", {}).get("activation", "none")
-    if activation == "none":
+    if named in _MEANINGS:
+        return []
+    known = " or ".join(", ".join(meanings) for meanings in _MEANINGS)
+    return [f"outputs: expected {known} for a DETR model, got {', '.join(named)}; name the whole set or none"]
+
+
+def _graph(shapes: Sequence[Sequence[Any]], settings: Mapping[str, Any]) -> list[str]:
+    """Return where the graph contradicts the manifest; a shape without axes is one that the graph leaves open."""
+    classes = settings["num_classes"]
+    if not shapes or not all(shapes):
+        return []
+    if len(shapes) == 1:
+        return _one_output(shapes[0], settings)
+    if sorted(map(len, shapes)) == [2, 2, 3]:
+        return [] if classes else [_NO_COUNT]
+    columns = _class_columns(shapes)
+    if classes is None or columns is None or columns in (classes, classes + 1):
         return []
     return [
-        f"outputs.logits.activation: expected none, got {activation}; the decoder applies it itself (name the output "
-        "scores instead if it holds probabilities)"
+        f"detection.num_classes: expected {classes} or {classes + 1} class columns (one more for no object), "
+        f"got {columns} from the graph; set num_classes to what the model was trained on"
     ]
 
 

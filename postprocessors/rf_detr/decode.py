@@ -49,6 +49,8 @@ class RfDetrDecoder:
         self._classes: int | None = settings.get("num_classes")
         self._background: int | None = settings.get("background_class")
         self._use_softmax = bool(settings["use_softmax"])
+        # What the manifest's `outputs` says that the graph lacks is applied once, not twice.
+        self._activated = config.outputs.get("logits", {}).get("activation", "none") != "none"
         self._top_k: int | None = settings.get("top_k")
         self._max_det = int(settings["max_det"])
         self._adapter = config.adapter()
@@ -79,7 +81,8 @@ class RfDetrDecoder:
         if boxes is None or logits is None:
             pair = queries.find_pair(outputs, self._config.output_names)
             if pair is None:
-                hint = "; an export with one output is layout detr" if len(outputs) == 1 else ""
+                is_single = len(outputs) == 1 and outputs[0].ndim == 3 and outputs[0].shape[2] > 4
+                hint = "; an export with one output is layout detr" if is_single else ""
                 raise DecodeError(f"{FAMILY}: expected {queries.PAIR}, got {shapes_of(outputs)}{hint}")
             boxes, logits = pair
         queries.check_pair(FAMILY, boxes, logits)
@@ -114,8 +117,7 @@ class RfDetrDecoder:
         self, boxes: Array, logits: Array, planes: Array | None, columns: _Columns, frame: FrameGeometry
     ) -> Detections:
         kept, rules = columns.kept, columns.rules
-        # Softmax takes the background into its sum; it is dropped afterwards, before it can take top-k places.
-        scores = softmax(logits) if self._use_softmax else sigmoid(logits)
+        scores = self._scores(logits)
         if len(kept) < scores.shape[1]:
             scores = scores[:, kept]
         scores[~plausible(boxes)] = -1
@@ -132,6 +134,13 @@ class RfDetrDecoder:
         # The mask of a box that was dropped, because clipping left it no area, goes with it.
         has_area = (in_source[:, 2:] > in_source[:, :2]).all(axis=1)
         return replace(found, masks=instance_masks(planes, query[has_area], frame))
+
+    def _scores(self, logits: Array) -> FloatArray:
+        """Return probabilities [Q, C] of one image, free to be changed."""
+        if self._activated:
+            return logits.astype(np.float32)
+        # Softmax takes the background into its sum; it is dropped afterwards, before it can take top-k places.
+        return softmax(logits) if self._use_softmax else sigmoid(logits)
 
 
 def create(config: DecoderConfig) -> RfDetrDecoder:

@@ -9,7 +9,6 @@ NAMES = frozenset(
     {
         "rf_detr",
         "rfdetr",
-        "rf-detr",
         "rf_detr_object_detection",
         "rf_detr_instance_segmentation",
         "canele",
@@ -73,11 +72,7 @@ def _adapter(manifest: Mapping[str, Any]) -> list[str]:
             f"outputs: expected boxes and logits for an RF-DETR model, got {', '.join(sorted(outputs))}; "
             "name both or none"
         ]
-    return [
-        f"outputs.{meaning}.activation: expected none, got {source['activation']}; the decoder applies it itself"
-        for meaning, source in outputs.items()
-        if source.get("activation", "none") != "none"
-    ]
+    return []
 
 
 def _outputs(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:

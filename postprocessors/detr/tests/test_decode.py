@@ -65,6 +65,14 @@ def test_the_column_of_no_object_under_softmax(classes: int | None, background: 
     assert found.class_ids.tolist() == kept
 
 
+def test_a_softmax_that_outputs_names_is_the_same_softmax() -> None:
+    outputs = {"boxes": {"tensor": 1}, "logits": {"tensor": 0, "activation": "softmax"}}
+    raw = [np.array([[[1, 0.9, 1.5]]], np.float32), boxes_of(1, BOX)]
+    named = decoder(outputs=outputs, score_threshold=0.2)(raw, [FULL_HD])[0]
+    assert plain(named) == plain(decoder(use_softmax=True, score_threshold=0.2)(raw, [FULL_HD])[0])
+    assert named.class_ids.tolist() == [0]
+
+
 def test_best_class_is_chosen_among_the_foreground() -> None:
     decode = decoder(use_softmax=True, score_threshold=0.2)
     found = decode([np.array([[[1, 0, 1.5]]], np.float32), boxes_of(1, BOX)], [FULL_HD])[0]

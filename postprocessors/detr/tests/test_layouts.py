@@ -110,6 +110,7 @@ def test_two_classes_whose_scores_fall_are_no_rows() -> None:
     ("outputs", "raw"),
     [
         pytest.param({"boxes": {"tensor": "b"}, "logits": {"tensor": 0}}, 1.3863, id="logits"),
+        pytest.param({"boxes": {"tensor": 1}, "logits": {"tensor": 0, "activation": "sigmoid"}}, 1.3863, id="once"),
         pytest.param({"boxes": {"tensor": 1}, "scores": {"tensor": 0}}, 0.8, id="probabilities"),
         pytest.param({"boxes": {"tensor": 1}, "scores": {"tensor": 0, "activation": "sigmoid"}}, 1.3863, id="lacking"),
     ],

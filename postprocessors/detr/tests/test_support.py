@@ -83,12 +83,6 @@ def test_half_an_adapter() -> None:
     assert problem.startswith("outputs: expected boxes, logits or boxes, scores or boxes, classes, scores or boxes")
 
 
-def test_an_activation_that_the_decoder_applies_itself() -> None:
-    outputs = {"boxes": {"tensor": 1}, "logits": {"tensor": 0, "activation": "sigmoid"}}
-    (problem,) = check(manifest(outputs), PAIR)
-    assert problem.startswith("outputs.logits.activation: expected none, got sigmoid")
-
-
 @pytest.mark.parametrize(
     ("settings", "graph", "lines"),
     [
@@ -121,10 +115,20 @@ def test_derived_from_metadata(
     assert derive(manifest(num_classes=classes), facts(shape, metadata=metadata)) == expected
 
 
-@pytest.mark.parametrize(("layout", "softmax"), [("yolos", True), ("yolos_object_detection", True), ("rt_detr", False)])
-def test_yolos_is_known_by_its_name(layout: str, softmax: bool) -> None:
+@pytest.mark.parametrize(
+    ("layout", "settings", "lines"),
+    [
+        pytest.param("yolos", {}, 1, id="by-layout"),
+        pytest.param("yolos_object_detection", {}, 1, id="by-the-long-name"),
+        pytest.param("yolos", {"use_softmax": True}, 0, id="told"),
+        pytest.param("yolos", PRESETS["hf-yolos"]["detection"], 0, id="preset"),
+        pytest.param("rt_detr", {}, 0, id="another"),
+    ],
+)
+def test_yolos_is_known_by_its_name(layout: str, settings: dict[str, Any], lines: int) -> None:
     assert layout in NAMES
-    assert derive(manifest(layout=layout), None).get("use_softmax", False) is softmax
+    found = check(manifest(layout=layout, **settings), None)
+    assert [line.partition(":")[0] for line in found] == ["detection.use_softmax"] * lines
 
 
 def test_a_preset_says_only_what_the_family_reads() -> None:

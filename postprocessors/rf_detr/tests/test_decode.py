@@ -78,6 +78,16 @@ def test_named_outputs_win() -> None:
     assert plain(decode(raw, [FULL_HD])[0]) == [(1, TWO, BOX_PIXELS)]
 
 
+@pytest.mark.parametrize(
+    ("activation", "score"),
+    [pytest.param("none", TWO, id="none"), pytest.param("sigmoid", TWO, id="once"), ("softmax", 0.8945)],
+)
+def test_an_activation_that_the_manifest_names_is_applied_once(activation: str, score: float) -> None:
+    outputs = {"boxes": {"tensor": 0}, "logits": {"tensor": 1, "activation": activation}}
+    found = decoder(outputs=outputs)([boxes_of(1, BOX), np.array([[[2.0, -1, -1, -2]]], np.float32)], [FULL_HD])[0]
+    assert plain(found) == [(0, score, BOX_PIXELS)]
+
+
 @pytest.mark.parametrize("meaning", ["boxes", "logits"])
 def test_one_named_output_is_not_enough(meaning: str) -> None:
     with pytest.raises(DecodeError, match="outputs: expected both boxes and logits"):

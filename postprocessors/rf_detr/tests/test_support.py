@@ -57,12 +57,6 @@ def test_half_an_adapter(named: list[str]) -> None:
     )
 
 
-def test_an_activation_that_the_decoder_applies_itself() -> None:
-    outputs = {"boxes": {"tensor": 0}, "logits": {"tensor": 1, "activation": "sigmoid"}}
-    (problem,) = problems(None, outputs)
-    assert problem == "outputs.logits.activation: expected none, got sigmoid; the decoder applies it itself"
-
-
 def test_b24_one_output_is_no_rf_detr() -> None:
     (problem,) = problems(facts([1, 300, 6]), num_classes=80)
     assert problem.startswith("detection.layout: expected boxes and logits for an RF-DETR model, got one output")
