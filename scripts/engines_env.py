@@ -22,6 +22,7 @@ DLR = "dlr==1.10.0"
 # TensorRT for RTX is the only TensorRT on the package index. Its parser and builder run without a GPU, its engines
 # need one. The two packages that hold them are enough: no CUDA, no meta-package.
 TENSORRT = ("tensorrt-rtx-cu13-libs==1.7.1.116", "tensorrt-rtx-cu13-bindings==1.7.1.116")
+CUDA = "cuda-bindings==13.5.0"
 
 
 def main() -> int:
@@ -35,7 +36,7 @@ def main() -> int:
         _run(sys.executable, "-m", "venv", folder)
     pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     # One call for both: numpy < 2 of the extras must hold for torch too.
-    _run(*pip, "--editable", EXTRAS, *torch)
+    _run(*pip, "--editable", EXTRAS, CUDA, *torch)
     _run(*pip, "--no-deps", DLR, *TENSORRT)
     # Downloaded now, by the first test otherwise.
     _run(python, "-c", "from runtimes.dlr.tests import wheels; wheels.wrapper(); wheels.library()")
