@@ -78,6 +78,7 @@ DETECTION: Keys = {
     "channels_first": boolean,
     "objectness": boolean,
     "multi_label": boolean,
+    "clip_before_nms": boolean,
     "keypoints": list_of(whole(1, 1000), "whole numbers from 1 to 1000 (points, numbers per point)", 2, 2),
     "end_to_end": boolean,
 }

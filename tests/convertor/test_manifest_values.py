@@ -62,6 +62,7 @@ DETECTION = {
     "channels_first": BAD_BOOLEAN,
     "objectness": BAD_BOOLEAN,
     "multi_label": BAD_BOOLEAN,
+    "clip_before_nms": BAD_BOOLEAN,
     "keypoints": (17, [17], [17, 3, 1], [17.0, 3], [0, 3], [17, "3"], [True, 3], [1001, 3]),
 }
 STAGE_KEYS = {
