@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ".[serve,client,test]"
 DLR = "dlr==1.10.0"
 # TensorRT for RTX is the only TensorRT on the package index. Its parser and builder run without a GPU, its engines
-# need one. The two packages that hold them are enough: no CUDA, no meta-package.
+# need one. The two packages that hold them are enough: no CUDA toolkit, no meta-package.
 TENSORRT = ("tensorrt-rtx-cu13-libs==1.7.1.116", "tensorrt-rtx-cu13-bindings==1.7.1.116")
 CUDA = "cuda-bindings==13.5.0"
 
