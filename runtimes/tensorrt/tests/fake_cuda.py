@@ -1,8 +1,9 @@
 """A stand-in for `cuda.bindings.runtime`, because the machines that run the tests have no GPU; and the real one.
 
-It has exactly the functions that the runner uses, and is strict where a mistake would show on a GPU: host and device are
-different memory, what is put into a stream happens when the stream is synchronised and not before, memory is dirty when
-it is given out, and a thread without a device, a freed address, a size beyond it or the wrong kind of copy is an error.
+It has exactly the functions that the runner uses, and is strict where a mistake would show on a GPU: host and device
+are different memory, what is put into a stream happens when the stream is synchronised and not before, memory is dirty
+when it is given out, and a thread without a device, a freed address, a size beyond it or the wrong kind of copy is an
+error.
 Where there is a GPU the same tests run with the real module (conftest.py).
 """
 

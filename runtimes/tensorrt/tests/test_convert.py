@@ -34,7 +34,7 @@ def test_the_size_in_the_metadata_is_the_network_s(tmp_path: Path) -> None:
     written = model_json(one)
     assert (written["runtime"], written["artifact"]) == ("tensorrt", "artifact/model.plan")
     assert (written["preprocess"]["height"], written["preprocess"]["width"]) == (480, 640)
-    assert one.plan.requirements[-2:] == ("tensorrt>=10", "cuda-bindings>=12.8")
+    assert one.plan.requirements[-2:] == ("tensorrt>=10", "cuda-bindings>=12.9")
 
 
 def test_a_plan_that_says_nothing_takes_the_manifest_s_size(tmp_path: Path) -> None:
