@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from convertor import cli
+from convertor import artifact, cli
 from convertor.plan import describe_plan
 from tests.convertor.conversions import model_json, prepared, refused
 from tests.convertor.packages import onnx_bytes, write_zip, yolo_manifest
@@ -59,6 +59,15 @@ def test_what_needs_no_permission_gets_none(tmp_path: Path, name: str) -> None:
     assert "allow_pickles" not in model_json(one)["execution"]
     assert not any("pickle" in line for line in one.warnings)
     assert describe_plan(one.plan)["allow_pickles"] is False
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_what_is_too_large_to_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allow: bool) -> None:
+    what = "script.pt is too large to be looked into, it may be a pickle"
+    monkeypatch.setattr(artifact, "_facts", lambda *_: (None, {what: ""}))
+    one = prepared(tmp_path, *pytorch("script.pt"), allow_pickles=allow)
+    assert ("allow_pickles" in model_json(one)["execution"]) is allow
+    assert (f"{what}: {RUNS_CODE}" in one.warnings) is allow
 
 
 def test_another_engine_needs_none(tmp_path: Path) -> None:

@@ -101,6 +101,10 @@ def test_what_needs_the_operators_word(tmp_path: Path, protocol: int) -> None:
     assert "which is not loaded; export it" in refusal
     (tmp_path / "legacy.pt").write_bytes(pickle.dumps(Thing(), protocol or 2))
     assert len(pickles_of(tmp_path / "legacy.pt")) == 1
+    # What torch.save wrote before 1.6: magic number, protocol, system, and then the object.
+    torchs = [pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, Thing())]
+    (tmp_path / "legacy.pt").write_bytes(b"".join(torchs))
+    assert pickles_of(tmp_path / "legacy.pt") == [f"legacy.pt is a pickle of {Thing.__module__}.Thing"]
     checkpoint = torch_zip(tmp_path / "dict.pt", pickle.dumps({"epoch": 1, "model": Thing()}, protocol or 2))
     assert pickles_of(checkpoint) == []
     assert f"got a checkpoint, a dict with {Thing.__module__}.Thing in it; export" in facts_of(checkpoint)[1][0]
