@@ -11,7 +11,7 @@ import pytest
 from convertor import artifact, cli
 from convertor.plan import describe_plan
 from tests.convertor.conversions import model_json, prepared, refused
-from tests.convertor.packages import onnx_bytes, write_zip, yolo_manifest
+from tests.convertor.packages import anomaly_manifest, onnx_bytes, write_zip, yolo_manifest
 
 DATA = Path(__file__).parents[2] / "runtimes" / "pytorch" / "tests" / "data"
 CLASS = "torch.nn.modules.conv.Conv2d"
@@ -20,7 +20,8 @@ RUNS_CODE = "loading it runs code of the package's author with the server's righ
 
 def pytorch(name: str, **top: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A manifest and its files, of one of the engine's test models."""
-    return yolo_manifest(runtime="pytorch", runtime_artifact=name, **top), {name: (DATA / name).read_bytes()}
+    manifest = anomaly_manifest() if name == "program.pt2" else yolo_manifest()
+    return {**manifest, "runtime": "pytorch", "runtime_artifact": name, **top}, {name: (DATA / name).read_bytes()}
 
 
 def test_b97_a_pickled_module_is_refused_by_its_class(tmp_path: Path) -> None:
