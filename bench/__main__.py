@@ -27,7 +27,7 @@ def main() -> int:
         return soak.main(sys.argv[2:])
     unknown = [name for name in sys.argv[1:] if name not in BENCHMARKS]
     if unknown:
-        print(f"bench: expected names of {', '.join(BENCHMARKS)}, got {', '.join(unknown)}", file=sys.stderr)
+        print(f"bench: expected names of {', '.join(BENCHMARKS)}, or soak; got {', '.join(unknown)}", file=sys.stderr)
         return 2
     print(f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}")
     print("\n| what | measured | target | bound by |\n|---|---|---|---|")
