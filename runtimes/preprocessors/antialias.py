@@ -23,6 +23,7 @@ FloatArray = npt.NDArray[np.float32]
 _BLOCK = 32
 # OpenBLAS gives larger products to threads of its own, which costs more than they are worth.
 _PRODUCT = 8192
+_LEAST_STRIP = 256
 # Pillow rounds halves up, OpenCV to even; float32 sums of these weights are off by less.
 _HALF_UP = 2.0**-16
 _WEIGHT_ONE = 2.0**22
@@ -43,24 +44,22 @@ def resize_antialiased(image: Image, height: int, width: int) -> Image:
 def _resample(values: npt.NDArray[Any], length: int) -> Image:
     """Return uint8 [length, n] of uint8 [N, n]."""
     weights = _weights(len(values), length)
-    taps = max(len(row) for _, row in weights)
+    blocks = [weights[first : first + _BLOCK] for first in range(0, length, _BLOCK)]
+    spans = [(block[0][0], block[-1][0] + len(block[-1][1])) for block in blocks]
+    strip = max(_PRODUCT // max(len(row) for _, row in weights), _LEAST_STRIP)
+    # Kept for all of them: fresh memory costs more than what is done with it.
+    floats = np.empty((max(end - start for start, end in spans), strip), np.float32)
+    sums = np.empty((_BLOCK, strip), np.float32)
     result = np.empty((length, values.shape[1]), np.uint8)
-    strip = max(_PRODUCT // taps, 256)
-    for first in range(0, values.shape[1], strip):
-        part = slice(first, first + strip)
-        _resample_strip(values[:, part], weights, result[:, part])
+    for left in range(0, values.shape[1], strip):
+        part = result[:, left : left + strip]
+        rows, totals = floats[:, : part.shape[1]], sums[:, : part.shape[1]]
+        for first, (start, end), block in zip(range(0, length, _BLOCK), spans, blocks):
+            np.copyto(rows[: end - start], values[start:end, left : left + strip])
+            for (low, row), total in zip(block, totals):
+                np.dot(row, rows[low - start : low - start + len(row)], out=total)
+            part[first : first + _BLOCK] = cv2.convertScaleAbs(totals[: len(block)], alpha=1, beta=_HALF_UP)
     return result
-
-
-def _resample_strip(values: npt.NDArray[Any], weights: tuple[tuple[int, FloatArray], ...], result: Image) -> None:
-    sums = np.empty((_BLOCK, values.shape[1]), np.float32)
-    for first in range(0, len(weights), _BLOCK):
-        block = weights[first : first + _BLOCK]
-        start, end = block[0][0], block[-1][0] + len(block[-1][1])
-        floats = values[start:end].astype(np.float32)
-        for (low, row), total in zip(block, sums):
-            np.dot(row, floats[low - start : low - start + len(row)], out=total)
-        result[first : first + len(block)] = cv2.convertScaleAbs(sums[: len(block)], alpha=1, beta=_HALF_UP)
 
 
 @lru_cache(maxsize=64)
