@@ -95,7 +95,7 @@ class DetrDecoder:
         if self._background is not None:
             # Counted from the end it speaks of the columns that the graph had, and has already left out.
             real &= class_ids != self._background
-        scores[~(usable & real & (scores >= 0))] = -1
+        scores[~(usable & real)] = -1
         row = queries.best_pairs(scores, len(scores), rules.lowest)
         in_source = self._to_source(boxes, usable, row, self._box_format or head.box_format, frame)
         return self._detections(in_source, scores[row], class_ids[row].astype(np.intp), rules)

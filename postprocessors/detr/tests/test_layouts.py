@@ -54,6 +54,12 @@ def test_labels_and_scores_that_look_alike(names: tuple[str, ...]) -> None:
     assert plain(found) == [(1, 1.0, BOX_PIXELS)]
 
 
+def test_labels_by_name_in_spite_of_values() -> None:
+    raw = [np.array([[1, 0.5]]), np.array([[1.0, 0.0]]), np.array([[CORNERS] * 2])]
+    found = decoder(("labels", "scores", "boxes"), num_classes=3)(raw, [FULL_HD])[0]
+    assert plain(found) == [(1, 1.0, BOX_PIXELS)]
+
+
 def test_scores_by_name_in_spite_of_values() -> None:
     raw = [np.array([[1.0]]), np.array([[1.0]]), np.array([[CORNERS]])]
     found = decoder(("confidence", "ids", "boxes"), num_classes=3)(raw, [FULL_HD])[0]
@@ -100,10 +106,17 @@ def test_one_output(head: np.ndarray, settings: dict[str, Any]) -> None:
     assert plain(decoder(("output0",), **settings)([head], [FULL_HD])[0]) == FOUND
 
 
-def test_two_classes_whose_scores_fall_are_no_rows() -> None:
-    head = np.array([[[*BOX, 0.9, 0.5], [*BOX, 0.8, 0.25]]], np.float32)
+@pytest.mark.parametrize(
+    "scores",
+    [
+        pytest.param([(0.9, 0.5), (0.8, 0.25)], id="falling-but-no-classes"),
+        pytest.param([(0.1, 1.0), (0.8, 0.0)], id="whole-but-not-falling"),
+    ],
+)
+def test_scores_of_two_classes_that_resemble_rows(scores: list[tuple[float, float]]) -> None:
+    head = np.array([[[*BOX, *pair] for pair in scores]], np.float32)
     found = decoder(("output0",), num_classes=2)([head], [FULL_HD])[0]
-    assert found.class_ids.tolist() == [0, 0]
+    assert found.scores.tolist() == sorted((float(np.float32(max(pair))) for pair in scores), reverse=True)
 
 
 @pytest.mark.parametrize(

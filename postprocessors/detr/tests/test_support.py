@@ -106,6 +106,7 @@ def test_a_column_that_may_be_no_object(settings: dict[str, Any], graph: dict[st
         pytest.param({**ULTRALYTICS, "head": "RTDETRDecoder"}, 80, [1, 300, 6], {"end_to_end": True}, id="rows-of-80"),
         pytest.param(ULTRALYTICS, 2, [1, 300, 6], {"end_to_end": False}, id="before-8.4.190"),
         pytest.param(ULTRALYTICS, 80, [1, 300, 84], {}, id="the-width-tells"),
+        pytest.param({**ULTRALYTICS, "head": "RTDETRDecoder"}, 2, [1, 300, 8], {}, id="another-width"),
         pytest.param({}, 2, [1, 300, 6], {}, id="no-metadata"),
     ],
 )
