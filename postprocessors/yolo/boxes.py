@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..contract import Array, DecodeValueError
-from ..geometry import FloatArray, FrameGeometry, plausible
+from ..geometry import MAX_COORDINATE, FloatArray, FrameGeometry, plausible
 
 # A handful of boxes may lie in the image's first pixel by chance; a whole head does not.
 WHOLE_HEAD = 100
@@ -29,25 +29,34 @@ class BoxRule:
 
     def prepare(self, boxes: Array, network: tuple[int, int]) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """Return float32 boxes [n, 4] as the task wants them, and which of them are finite and have an area."""
-        taken = boxes.astype(np.float32)
+        # By column: short rows are slow to go through.
+        columns = np.array(boxes.T, np.float32, order="C")
         if self._normalized:
-            height, width = network
-            taken *= np.array([width, height, width, height], np.float32)
-        sane = plausible(taken)
-        if not sane.all():
-            taken[~sane] = 0
-        low, high = taken[:, :2], taken[:, 2:]
-        if self._given == "cxcywh":
-            sane &= (high > 0).all(axis=1)
-            if self._wanted == "xyxy":
-                half = high / 2
-                taken = np.concatenate([low - half, low + half], axis=1)
-                sane &= (taken[:, 2:] > taken[:, :2]).all(axis=1)
-        else:
-            sane &= (high > low).all(axis=1)
-            if self._wanted == "cxcywh":
-                taken = np.concatenate([(low + high) / 2, high - low], axis=1)
-        return taken, sane
+            columns *= np.array([[network[1]], [network[0]]] * 2, np.float32)
+        sane = None
+        # NaN fails both comparisons.
+        if not (columns.max(initial=0) < MAX_COORDINATE and columns.min(initial=0) > -MAX_COORDINATE):
+            sane = plausible(columns.T)
+            columns[:, ~sane] = 0
+        converted, positive = self._converted(columns)
+        has_area = positive[0] & positive[1]
+        return converted.T, has_area if sane is None else has_area & sane
+
+    def _converted(self, columns: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """Return boxes [4, n] as the task wants them, and bool [2, n]: has a width, has a height."""
+        low, high = columns[:2], columns[2:]
+        if self._given == self._wanted:
+            return columns, high > (0 if self._given == "cxcywh" else low)
+        converted = np.empty_like(columns)
+        if self._given == "xyxy":
+            np.multiply(low + high, np.float32(0.5), out=converted[:2])
+            np.subtract(high, low, out=converted[2:])
+            return converted, converted[2:] > 0
+        half = high * np.float32(0.5)
+        np.subtract(low, half, out=converted[:2])
+        np.add(low, half, out=converted[2:])
+        # A size that is lost in rounding is none.
+        return converted, converted[2:] > converted[:2]
 
     def refuse_normalized(self, chosen: Array, whole: Array | None = None) -> None:
         """Raise if boxes that should be pixels are fractions of the image.

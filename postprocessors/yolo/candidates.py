@@ -23,7 +23,8 @@ MAX_CANDIDATES = 30_000
 # Half-precision sigmoids round up to just above 1.
 SCORE_SLACK = 1e-3
 # Scores are looked at in blocks: most hold none that counts. A few thousand bools are found in no time.
-SCAN_BLOCK = 2048
+SCAN_BITS = 11
+SCAN_BLOCK = 1 << SCAN_BITS
 # More scores than this that count, and the anchors are gone through in chunks: memory stays flat.
 MAX_HITS = 65_536
 CHUNK_ANCHORS = 2048
@@ -155,8 +156,7 @@ def _positions(mask: npt.NDArray[np.bool_]) -> IndexArray | None:
     positions = np.flatnonzero(part)
     if dense:
         return positions
-    places, within = np.divmod(positions, SCAN_BLOCK)
-    return used[places] * SCAN_BLOCK + within
+    return (used[positions >> SCAN_BITS] << SCAN_BITS) | (positions & (SCAN_BLOCK - 1))
 
 
 def _chunks(scores: ScoreBlock, lowest: np.float32, multi_label: bool) -> Iterator[Candidates]:

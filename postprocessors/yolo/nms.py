@@ -16,8 +16,8 @@ IndexArray = npt.NDArray[np.intp]
 
 # Later blocks may be larger: the boxes that are kept by then drop most of them.
 FIRST_BLOCK, LARGEST_BLOCK = 96, 384
-# A round over all classes at once pays while it settles at least one candidate in so many.
-ROUND_SHARE = 8
+# A round over all classes at once pays while it settles at least one candidate in so many, and for groups up to a size.
+ROUND_SHARE, LARGEST_GROUP = 8, 64
 
 
 def suppress(
@@ -69,14 +69,16 @@ class _Candidates:
         groups, columns = self._groups[order], self._columns.take(order, axis=1)
         survivors: list[IndexArray] = []
         while len(order):
-            starts = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
-            if len(order) > len(starts) * 64:
+            opens = np.ones(len(order), bool)
+            np.not_equal(groups[1:], groups[:-1], out=opens[1:])
+            starts = opens.nonzero()[0]
+            if len(order) > len(starts) * LARGEST_GROUP:
                 break
-            counts = np.diff(starts, append=len(order))
-            left = ~(_iou(columns, np.repeat(columns.take(starts, axis=1), counts, axis=1)) > self._limit)
+            leaders: IndexArray = starts[opens.cumsum() - 1]
+            left = _iou(columns, columns.take(leaders, axis=1)) <= self._limit
             left[starts] = False
             survivors.append(order[starts])
-            rest = np.flatnonzero(left)
+            rest = left.nonzero()[0]
             done = len(order) - len(rest)
             order, groups, columns = order[rest], groups[rest], columns.take(rest, axis=1)
             if done * ROUND_SHARE < len(order):
