@@ -37,12 +37,16 @@ _TOKEN = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d{1,9}|[][(){}:
 
 
 def graph_facts(plain: Mapping[str, Any]) -> GraphFacts:
-    """Return a support.py's plain values ({"inputs": [{"name", "dtype", "shape"}, ...], "outputs": ...}) as facts."""
+    """Return a support.py's plain values as facts.
+
+    Args:
+        plain: {"inputs": [{"name", "dtype", "shape"}, ...], "outputs": the same, "metadata": {key: text}, optional}.
+    """
 
     def tensors(found: Sequence[Mapping[str, Any]]) -> tuple[TensorFact, ...]:
         return tuple(TensorFact(tensor["name"], tensor["dtype"], tuple(tensor["shape"])) for tensor in found)
 
-    return GraphFacts(tensors(plain["inputs"]), tensors(plain["outputs"]))
+    return GraphFacts(tensors(plain["inputs"]), tensors(plain["outputs"]), plain.get("metadata", {}))
 
 
 def parse_names(value: str) -> tuple[str, ...] | None:

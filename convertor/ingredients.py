@@ -46,7 +46,14 @@ def collect(
     names = class_names(manifest, artifact.facts)
     decode = decode_settings(manifest, decoder, names, notes)
     check_outputs(manifest, artifact.facts, notes)
-    described = {**asdict(manifest), "artifact": artifact.name, "settings": decode, "class_names": names}
+    device = device_word(device or manifest.device)
+    described = {
+        **asdict(manifest),
+        "artifact": artifact.name,
+        "settings": decode,
+        "class_names": names,
+        "device": device,
+    }
     _ask((runtime, decoder), described, artifact.facts, notes)
     preprocess = preprocess_settings(manifest, network, notes) if network else {}
     refuse_if(notes.problems)
@@ -58,7 +65,7 @@ def collect(
         preprocess=preprocess,
         decode=decode,
         class_names=names,
-        device=device_word(device or manifest.device),
+        device=device,
         instances=instances or manifest.serving.get("instances", 1),
         allow_pickles=allow_pickles and bool(artifact.pickles),
     )

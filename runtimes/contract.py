@@ -45,8 +45,8 @@ class RunnerOptions:
         device: "auto", "cpu", "gpu" or "tensorrt".
         device_id: Which GPU, from Triton's `model_instance_device_id`.
         threads: Threads the engine may use; 0 means as many as this process may run on.
-        tf32: Whether a GPU may round float32 products to TensorFloat-32: faster, and engines differ by some 1e-3. Without
-            it they agree within 1e-4, on which a fleet that moves from one to another relies.
+        tf32: Whether a GPU may round float32 products to TensorFloat-32: faster, and engines differ by some 1e-3.
+            Without it they agree within 1e-4, on which a fleet that moves from one to another relies.
         allow_pickles: Whether artifacts may be loaded that run code of their own; only the operator says so.
     """
 
@@ -61,8 +61,8 @@ class RunnerOptions:
 class Runner(Protocol):
     """A loaded engine.
 
-    Calling it takes a batch of any length, float32 or uint8, in the layout of `inputs[0]`, and returns one array per
-    entry of `outputs`, in that order; floating outputs come back as float32. A graph whose batch is fixed runs in
+    Calling it takes a batch of one image or more, float32 or uint8, in the layout of `inputs[0]`, and returns one array
+    per entry of `outputs`, in that order; floating outputs come back as float32. A graph whose batch is fixed runs in
     slices (slices.py). The call is safe from several threads.
     """
 
@@ -81,7 +81,7 @@ class Runner(Protocol):
         """What really runs: engine, version, device, providers, threads.
 
         `device` is always there. `fallback` is there only where the wanted device (for auto: a GPU; for tensorrt:
-        TensorRT) was not got, and says why.
+        TensorRT) was not got, and says why; `warning` only where an operator should know what was loaded.
         """
         ...
 

@@ -90,11 +90,13 @@ class TritonPythonModel:
 
     def _log_details(self) -> None:
         details = dict(self._runner.details)
-        fallback = details.pop("fallback", None)
+        fallback, warning = details.pop("fallback", None), details.pop("warning", None)
         pb_utils.Logger.log_info(f"{self._title()}: {', '.join(f'{key} {value}' for key, value in details.items())}")
         if fallback:
             place = "the CPU" if details["device"] == "cpu" else details["device"]
             pb_utils.Logger.log_info(f"{self._title()}: device {self._model['device']}: runs on {place}: {fallback}")
+        if warning:
+            pb_utils.Logger.log_warn(f"{self._title()}: {warning}")
 
     def _show_device(self) -> None:
         """Show on /metrics what runs: a GPU that was wanted and not got should not go unseen."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from convertor import protobuf
 from convertor.errors import RefusedError
-from convertor.facts import OnnxFacts, TensorFact, parse_names, read_onnx_facts
+from convertor.facts import OnnxFacts, TensorFact, graph_facts, parse_names, read_onnx_facts
 from convertor.package import open_package
 
 FLOAT, UINT8, FLOAT16 = 1, 2, 10
@@ -331,3 +331,9 @@ def test_parse_names_inverts_repr(names: list[str], random: object) -> None:
 def test_parse_names_takes_any_text(text: str) -> None:
     names = parse_names(text)
     assert names is None or all(isinstance(name, str) for name in names)
+
+
+def test_metadata_of_another_engine_reaches_the_class_names() -> None:
+    facts = graph_facts({"inputs": [], "outputs": [], "metadata": {"names": '{"0": "bolt"}'}})
+    assert parse_names(facts.metadata["names"]) == ("bolt",)
+    assert graph_facts({"inputs": [], "outputs": []}).metadata == {}

@@ -38,17 +38,14 @@ def real_plan() -> bytes:
 
 def expected() -> dict[str, str]:
     """Return the lines for what is installed here."""
-    lines = {"on_cpu": f"device cpu: runtime tensorrt needs a GPU; set device to auto or gpu, {ONNX_CPU}"}
     if not RTX:
         not_here = "runtime tensorrt: {} is not usable in the server's python (not installed); pip install {}"
         return {
-            **lines,
             "of_tensorrt": not_here.format("tensorrt", "tensorrt==10.15.1.29"),
             "of_rtx": not_here.format("tensorrt_rtx", "tensorrt-rtx==1.7.1.116"),
         }
     version = pytest.importorskip("tensorrt_rtx_bindings").__version__
     return {
-        **lines,
         "of_tensorrt": f"model.plan: built with TensorRT 10.15.1.29, here is only TensorRT-RTX {version}, which cannot "
         f"run it; pip install tensorrt==10.15.1.29, or rebuild it on the target with TensorRT-RTX {version}",
         "of_rtx": "device auto: no usable GPU (CUDA: cudaGetDeviceCount: CUDA driver version is insufficient for CUDA "
@@ -64,14 +61,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("tensorrt")
     said = {**detector_manifest(num_classes=real_plans.CLASSES), "runtime": "tensorrt"}
     plans = {
-        "on_cpu": plan_bytes(),
         "of_tensorrt": with_metadata(plan_bytes()),
         "of_rtx": with_metadata(real_plan(), {"imgsz": 32, "batch": 1}),
     }
     for name, plan in plans.items():
         package = write_package(folder / f"{name}.zip", said, {"model.plan": plan})
-        device = ["--device", "cpu"] if name == "on_cpu" else []
-        assert main(["convert", str(package), "-o", str(folder / "repository"), *device]) == 0
+        assert main(["convert", str(package), "-o", str(folder / "repository")]) == 0
     graph = constant_graph({"score": np.array([0.25], np.float32)})
     package = write_package(folder / "other.zip", anomaly_manifest(), {"model.onnx": graph})
     assert main(["convert", str(package), "-o", str(folder / "repository")]) == 0
@@ -79,7 +74,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.mark.parametrize("model", ["on_cpu", "of_tensorrt", "of_rtx"])
+def test_convert_refuses_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = {**detector_manifest(num_classes=real_plans.CLASSES), "runtime": "tensorrt"}
+    package = write_package(tmp_path / "on_cpu.zip", said, {"model.plan": plan_bytes()})
+    assert main(["convert", str(package), "-o", str(tmp_path / "repository"), "--device", "cpu"]) == 1
+    assert "device: expected auto, gpu or tensorrt, got cpu; runtime tensorrt needs a GPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["of_tensorrt", "of_rtx"])
 def test_the_line(served: Served, model: str) -> None:
     if model == "of_rtx" and has_gpu():
         pytest.skip("there is a GPU here")

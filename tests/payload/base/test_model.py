@@ -171,7 +171,8 @@ def test_odd_numbers_in_the_warm_up_are_a_warning(
             "rf_detr",
             [np.zeros((1, 300, 4), np.float32)],
             {},
-            "rf_detr: expected boxes [B, Q, 4] and logits [B, Q, C], got [1, 300, 4]; an export with one output is layout detr",
+            "rf_detr: expected boxes [B, Q, 4] and logits [B, Q, C], got [1, 300, 4]; "
+            "an export with one output is layout detr",
             id="one-output",
         ),
         pytest.param(
@@ -209,6 +210,16 @@ def test_b90_auto_that_falls_to_the_cpu_says_so_once_and_why(load: Loader) -> No
     assert pb_utils.Logger.lines == [
         ("info", "widget version 3: engine scripted, device cpu"),
         ("info", "widget version 3: device auto: runs on the CPU: engine 1.0 sees no GPU"),
+    ]
+
+
+def test_a_runners_warning_is_a_line_of_its_own(load: Loader) -> None:
+    runner = ScriptedRunner(FOUND)
+    runner.details["warning"] = "model.pt is a pickle"
+    load(runner=runner, decode={"num_classes": 2})
+    assert pb_utils.Logger.lines == [
+        ("info", "widget version 3: engine scripted, device cpu"),
+        ("warn", "widget version 3: model.pt is a pickle"),
     ]
 
 
