@@ -196,6 +196,12 @@ def test_what_the_graph_says_stands_between_the_preset_and_the_manifest() -> Non
     ]
 
 
+def test_what_the_graph_says_goes_before_the_preset() -> None:
+    _, decode, notes = settled({"preset": "vendor"}, {"reach": 0}, facts={"end2end": False})
+    assert decode["compare"] == "greater_equal"
+    assert len(notes.warnings) == 1
+
+
 def test_what_the_manifest_says_otherwise_than_the_graph_is_told() -> None:
     _, decode, notes = settled({"preset": "vendor"}, {"end_to_end": False}, facts={"end2end": True})
     assert (decode["end_to_end"], decode["compare"]) == (False, "greater")

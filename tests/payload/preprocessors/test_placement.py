@@ -115,6 +115,12 @@ def test_gain_and_pad(rules: Rules, gain: float | None, pad: tuple[float, float]
     assert placement.pad == (pad if pad is None else pytest.approx(pad, abs=1e-9))
 
 
+def test_yolo_nas_takes_the_padding_as_it_was() -> None:
+    # 206 * 636 / 451 is 290.5: 291 rows, (640 - 291) // 2 above them; from 290.5 it would be 175.
+    assert place((206, 451), (640, 640), True, NAS).pad == (174, 2)
+    assert place((206, 451), (640, 640), True, NAS._replace(box_gain="unrounded")).pad == (175, 2)
+
+
 SIDES = st.integers(1, 5000)
 NETWORKS = st.integers(32, 1344)
 

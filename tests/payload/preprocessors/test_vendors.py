@@ -119,3 +119,19 @@ def test_floats_are_not_rounded_between_resizing_and_normalising() -> None:
     planes = run(image, 1, 4, resize_dtype="float32", channel_order="bgr", mean=[1] * 3, std=[2, 4, 8])
     assert planes[2, 0].tolist() == [-0.5, 31.375, 95.125, 127.0]
     assert planes[0, 0].tolist() == [-0.125, 7.84375, 23.78125, 31.75]
+
+
+@pytest.mark.parametrize(
+    ("row", "width", "expected"),
+    [
+        # Weights 3 3 1 of 7 at the border, 1 3 3 1 of 8 inside: 4 / 8 is rounded up, as Pillow does.
+        pytest.param([0, 4, 0, 0, 0, 0, 0, 0], 4, [2, 1, 0, 0], id="halves-go-up"),
+        # What is made larger is interpolated between its pixels: a quarter and three quarters of 255.
+        pytest.param([0, 255], 4, [0, 64, 191, 255], id="larger"),
+        pytest.param([7], 3, [7, 7, 7], id="one-pixel"),
+    ],
+)
+def test_antialiased_values_as_pillow_has_them(row: list[int], width: int, expected: list[int]) -> None:
+    image = np.repeat(np.array([row], np.uint8)[:, :, None], 3, axis=2)
+    assert run(image, 1, width, **PILLOW)[0, 0].tolist() == expected
+    assert run(image.transpose(1, 0, 2), width, 1, **PILLOW)[0, :, 0].tolist() == expected
