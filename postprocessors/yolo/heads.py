@@ -4,7 +4,7 @@ The rule, in order; overrides in the manifest (`channels_first`, `objectness`, `
 1. Channels. With C classes and E channels that the task explains (0 for plain boxes), an axis of 4 + C + E holds class
    scores, one of 5 + C + E objectness too, and a last axis of 6 + E is an end-to-end row (box, score, class).
    If one reading is left, that is it; if none is, the head is refused.
-2. Anchors. If the other axis is as long as the network's size gives anchors, that reading wins.
+2. Anchors. If the other axis is as long as the network's size gives anchors (strides 8, 16, 32 go first), that wins.
 3. Rows. If an end-to-end reading is left, the numbers decide: scores that fall, classes that are whole numbers.
 4. Convention. Class scores with the channels first (Ultralytics), then objectness with the channels last (YOLOv5).
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..contract import Array
 
-# Strides of the feature maps: P3..P5, with P6, with P2, with both, two maps (tiny), one map.
+# Strides of the feature maps: P3 to P5, which most have; with P6, with P2, with both, tiny ones, P2 to P4, P4 to P6.
 STRIDES = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32), (4, 8, 16, 32, 64), (16, 32), (4, 8, 16), (16, 32, 64))
 ANCHORS_PER_CELL = (1, 3)
 
@@ -99,10 +99,10 @@ class HeadRule:
         """
         if len(readings) == 1:
             return readings[0]
-        legal = anchor_counts(network)
-        fitting = [r for r in readings if not r.end_to_end and head.shape[2 if r.channels_first else 1] in legal]
-        if fitting:
-            return fitting[0]
+        for legal in (anchor_counts(network, STRIDES[:1]), anchor_counts(network)):
+            fitting = [r for r in readings if not r.end_to_end and head.shape[2 if r.channels_first else 1] in legal]
+            if fitting:
+                return fitting[0]
         rows = [reading for reading in readings if reading.end_to_end]
         if rows and self._looks_end_to_end(head):
             return rows[0]
@@ -119,10 +119,10 @@ class HeadRule:
         return bool(falling and whole and (used[:, 2:4] >= used[:, :2]).all())
 
 
-def anchor_counts(network: tuple[int, int]) -> frozenset[int]:
+def anchor_counts(network: tuple[int, int], maps: Sequence[Sequence[int]] = STRIDES) -> frozenset[int]:
     """Return how many anchors heads have for a network input of (height, width): cells of all maps, times anchors."""
     counts: set[int] = set()
-    for strides in STRIDES:
+    for strides in maps:
         cells = sum(-(-network[0] // stride) * -(-network[1] // stride) for stride in strides)
         counts.update(cells * per_cell for per_cell in ANCHORS_PER_CELL)
     return frozenset(counts)
