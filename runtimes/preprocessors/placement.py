@@ -33,7 +33,7 @@ class Rules(NamedTuple):
         resize_rounding: Of the resized sides: "half_even" (Python's round, Ultralytics) or "floor" (YOLOX).
         letterbox_margin: Network pixels of each axis that the letterbox's image leaves free (YOLO-NAS: 4, 636 of 640).
         box_gain: How boxes are mapped back: "exact", per axis by the rounded size; "unrounded", by the one factor
-            before rounding, and the padding that follows from it (Ultralytics before 8.4.190); "unrounded_pad", the
+            before rounding, and the padding that follows from it (Ultralytics 8.3.50 and 8.4.2); "unrounded_pad", the
             same with that padding not rounded (YOLOv5); "unrounded_gain", by that factor and the padding as placed
             (YOLO-NAS).
     """

@@ -80,6 +80,11 @@ def test_names_are_in_the_order_of_ids_not_of_keys(tmp_path: Path) -> None:
     [
         pytest.param("""{0: "it's", 1: 'say "hi"', 2: 'a, b'}""", ["it's", 'say "hi"', "a, b"], id="quotes and commas"),
         pytest.param("{0: '{x: 1}', 1: '[y]', 2: 'a: b'}", ["{x: 1}", "[y]", "a: b"], id="brackets and colons"),
+        pytest.param(
+            """{0: "traffic light's", 1: 'the "quoted" one', 2: 'naïve: ünïcødé 猫'}""",
+            ["traffic light's", 'the "quoted" one', "naïve: ünïcødé 猫"],
+            id="all of it",
+        ),
         pytest.param("{2: '模型', 0: 'né', 1: 'Straße'}", ["né", "Straße", "模型"], id="any language, any order"),
         pytest.param('{"10": "k", "9": "j", "0": "a"}', None, id="ids with gaps"),
         pytest.param('{"2": "c", "0": "a", "1": "b"}', ["a", "b", "c"], id="JSON, as TorchScript has it"),
