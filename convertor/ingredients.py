@@ -11,12 +11,13 @@ from convertor.artifact import find_artifact
 from convertor.errors import RefusedError, refuse_if
 from convertor.facts import ArtifactFacts, TensorFact
 from convertor.families import Family, find_families, nearest, owner_of
-from convertor.manifest.keys import TOP
+from convertor.manifest.keys import TASKS, TOP
 from convertor.manifest.parse import MANIFEST, Manifest, device_word
 from convertor.network import network_input
 from convertor.notes import Notes
 from convertor.package import Package
 from convertor.plan import Ingredients
+from convertor.presets import settle
 from convertor.settings import check_outputs, class_names, decode_settings, preprocess_settings
 
 
@@ -42,6 +43,7 @@ def collect(
         raise RefusedError(*notes.problems)
     if not allow_pickles:
         notes.problems.extend(filter(None, artifact.pickles.values()))
+    manifest = settle(manifest, decoder, _plain(artifact.facts), artifact.name, notes)
     network = network_input(manifest, artifact.facts, artifact.name, notes)
     names = class_names(manifest, artifact.facts)
     decode = decode_settings(manifest, decoder, names, notes)
@@ -78,6 +80,11 @@ def _check_profile(asked: str | None, manifest: Manifest, notes: Notes) -> None:
         where = "--profile" if asked else f"{MANIFEST}: serving.profile"
         notes.problems.append(
             f"{where}: expected {capture.PROFILE}, got {profile}; it is the only one that is served yet"
+        )
+    elif manifest.task in TASKS and manifest.task not in capture.TASKS:
+        notes.problems.append(
+            f"{MANIFEST}: task: expected one of {', '.join(sorted(capture.TASKS))}, got {manifest.task}, which needs "
+            "serving.profile tensors, which is not served yet"
         )
     elif manifest.task not in capture.TASKS:
         notes.problems.append(
