@@ -168,6 +168,8 @@ def _model_json(name: str, version: int, parts: Ingredients) -> dict[str, Any]:
 
 def _execution(parts: Ingredients) -> dict[str, Any]:
     execution = {**parts.manifest.execution, "threads": parts.manifest.serving.get("threads", 0)}
+    if parts.manifest.serving.get("tf32"):
+        execution["tf32"] = True
     if parts.allow_pickles:
         execution["allow_pickles"] = True
     return execution

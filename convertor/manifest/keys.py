@@ -129,6 +129,7 @@ SERVING: Keys = {
     "queue_delay_us": whole(0, 60_000_000),
     "warmup": boolean,
     "threads": whole(1, 1024),
+    "tf32": boolean,
 }
 
 

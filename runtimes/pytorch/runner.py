@@ -42,6 +42,8 @@ class TorchRunner:
         threads = thread_count(options.threads)
         # For the whole process; Triton gives every model instance a process of its own.
         torch.set_num_threads(threads)
+        # torch's own default is on for convolutions and off for matrix products.
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.tf32
         self._torch: Any = torch
         try:
             opened: Opened = open_model(torch, options.artifact, kind, self._device, options.allow_pickles)

@@ -211,6 +211,19 @@ def test_device_words_in_model_json(tmp_path: Path, given: str, written: str) ->
     assert model_json(prepared(tmp_path, yolo_manifest(), device=given))["device"] == written
 
 
+@pytest.mark.parametrize(
+    ("serving", "written"),
+    [
+        pytest.param({}, {"threads": 0}, id="defaults"),
+        pytest.param({"threads": 2}, {"threads": 2}, id="threads"),
+        pytest.param({"tf32": True}, {"threads": 0, "tf32": True}, id="tf32"),
+        pytest.param({"tf32": False}, {"threads": 0}, id="no tf32"),
+    ],
+)
+def test_how_the_engine_runs_in_model_json(tmp_path: Path, serving: dict[str, Any], written: dict[str, Any]) -> None:
+    assert model_json(prepared(tmp_path, yolo_manifest(serving=serving)))["execution"] == written
+
+
 def test_every_version_folder_says_what_it_is(tmp_path: Path) -> None:
     written = texts(yolo(tmp_path).plan)
     described = {path: json.loads(text) for path, text in written.items() if path.endswith("model.json")}

@@ -132,3 +132,14 @@ def test_an_old_torch_runs_torchscript_only(monkeypatch: pytest.MonkeyPatch, for
             f"program.pt2: a torch.export program needs torch 2.9 or newer, got {torch.__version__}; "
             "install a newer torch or export TorchScript"
         )
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_products_are_rounded_to_tf32_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf32: bool
+) -> None:
+    """So that a model gives the same on every engine; torch's own default is on for convolutions."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not tf32)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", not tf32)
+    load(saved(tmp_path, "script", lambda y: y)[0], tf32=tf32)
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == (tf32, tf32)
