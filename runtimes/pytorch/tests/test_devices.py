@@ -135,11 +135,16 @@ def test_an_old_torch_runs_torchscript_only(monkeypatch: pytest.MonkeyPatch, for
 
 
 @pytest.mark.parametrize("tf32", [False, True])
-def test_products_are_rounded_to_tf32_only_when_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf32: bool
-) -> None:
+def test_products_are_rounded_to_tf32_only_when_asked(tmp_path: Path, tf32: bool) -> None:
     """So that a model gives the same on every engine; torch's own default is on for convolutions."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not tf32)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", not tf32)
-    load(saved(tmp_path, "script", lambda y: y)[0], tf32=tf32)
-    assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == (tf32, tf32)
+    # Set by hand: monkeypatch cannot put these attributes back.
+    places = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = [place.allow_tf32 for place in places]
+    try:
+        for place in places:
+            place.allow_tf32 = not tf32
+        load(saved(tmp_path, "script", lambda y: y)[0], tf32=tf32)
+        assert [place.allow_tf32 for place in places] == [tf32, tf32]
+    finally:
+        for place, value in zip(places, before):
+            place.allow_tf32 = value
