@@ -7,9 +7,11 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def without(folder: Path, *packages: str, beside: Sequence[Path] = ()) -> Path:
-    """Return the python of a new virtual environment.
+    """Return the python of a new virtual environment, which also imports what lies in this checkout.
 
     Args:
         folder: Where it is made.
@@ -22,4 +24,5 @@ def without(folder: Path, *packages: str, beside: Sequence[Path] = ()) -> Path:
         for entry in source.iterdir():
             if not entry.name.startswith(packages) and not (site / entry.name).exists():
                 (site / entry.name).symlink_to(entry)
+    (site / "this_checkout.pth").write_text(f"{ROOT}\n")
     return folder / "bin" / "python"
