@@ -68,7 +68,10 @@ class BoxRule:
         Raises:
             DecodeValueError: No number is above 1: the objects would all be smaller than a pixel.
         """
-        if self._normalized is not None or not len(chosen) or np.abs(chosen).max() > 1:
+        if self._normalized is not None or not len(chosen):
+            return
+        # Of real pixels the first box says so already.
+        if abs(chosen[0, 2]) > 1 or np.abs(chosen).max() > 1:
             return
         if whole is not None and (len(whole) < WHOLE_HEAD or not np.nanmax(np.abs(whole)) <= 1):
             return

@@ -147,13 +147,13 @@ def _clear_beside(reached: npt.NDArray[np.bool_], first: int, classes: int) -> N
 def _positions(mask: npt.NDArray[np.bool_]) -> IndexArray | None:
     """Return where `mask`, a whole number of blocks long, is set; None when that is too often."""
     blocks = mask.reshape(-1, SCAN_BLOCK)
-    used = np.flatnonzero(blocks.any(axis=1))
+    used: IndexArray = blocks.any(axis=1).nonzero()[0]
     # With few blocks in use, copying them costs less than looking at the rest.
-    dense = 2 * len(used) > len(blocks)
+    dense = 2 * len(used) > len(blocks) or len(used) << SCAN_BITS > 8 * MAX_HITS
     part = mask if dense else blocks.take(used, axis=0).reshape(-1)
-    if np.count_nonzero(part) > MAX_HITS:
+    if dense and np.count_nonzero(part) > MAX_HITS:
         return None
-    positions = np.flatnonzero(part)
+    positions: IndexArray = part.nonzero()[0]
     if dense:
         return positions
     return (used[positions >> SCAN_BITS] << SCAN_BITS) | (positions & (SCAN_BLOCK - 1))

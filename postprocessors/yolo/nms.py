@@ -14,6 +14,7 @@ from ..geometry import FloatArray
 
 IndexArray = npt.NDArray[np.intp]
 
+SMALLEST_AREA = np.finfo(np.float32).tiny
 # Later blocks may be larger: the boxes that are kept by then drop most of them.
 FIRST_BLOCK, LARGEST_BLOCK = 96, 384
 # A round over all classes at once pays while it settles at least one candidate in so many, and for groups up to a size.
@@ -54,7 +55,7 @@ class _Candidates:
         self._columns[:4] = boxes.T
         sides = self._columns[2:4] - self._columns[:2]
         # An area below what float32 can hold counts as the smallest that it can: nothing is divided by zero.
-        np.maximum(sides[0] * sides[1], np.finfo(np.float32).tiny, out=self._columns[4])
+        np.maximum(sides[0] * sides[1], SMALLEST_AREA, out=self._columns[4])
         self._groups = class_ids
         # torchvision compares a float32 IoU with a double: above this is above that.
         limit = np.float32(iou_threshold)

@@ -56,6 +56,8 @@ class OutputRule:
         self._names = [name.lower() for name in config.output_names]
         self._adapter = config.adapter()
         self._heads = HeadRule(self._classes, config.settings)
+        # What the shape of the only output has settled: it is the same for every batch.
+        self._settled: dict[tuple[int, ...], Reading] = {}
 
     def batch(self, outputs: Sequence[Array], frames: Sequence[FrameGeometry]) -> Batch:
         """Return the outputs as at least as many images as there are frames (not empty).
@@ -73,6 +75,9 @@ class OutputRule:
         boxes = self._adapter.get("boxes", outputs)
         if boxes is not None:
             return self._named(boxes, outputs, network)
+        settled = self._settled.get(outputs[0].shape[1:]) if len(outputs) == 1 else None
+        if settled is not None:
+            return self._of_reading(outputs[0], settled)
         chosen = self._chosen(outputs)
         if chosen is not None:
             return chosen
@@ -81,7 +86,10 @@ class OutputRule:
             return pair
         head = self._head(outputs)
         if head is not None:
-            return self._of_head(*head, network)
+            tensor, readings = head
+            if len(outputs) == len(readings) == 1:
+                self._settled[tensor.shape[1:]] = readings[0]
+            return self._of_head(tensor, readings, network)
         if len(outputs) == 1 and outputs[0].ndim == 2 and outputs[0].shape[1] == 7:
             return _of_indexed(outputs[0], images)
         raise DecodeError(self._unreadable(outputs))
@@ -192,7 +200,9 @@ class OutputRule:
         return heads[0] if heads else None
 
     def _of_head(self, head: Array, readings: list[Reading], network: tuple[int, int]) -> Batch:
-        reading = self._heads.choose(head, readings, network)
+        return self._of_reading(head, self._heads.choose(head, readings, network))
+
+    def _of_reading(self, head: Array, reading: Reading) -> Batch:
         classes = self._classes
 
         def image(index: int) -> Image:
