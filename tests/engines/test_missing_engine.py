@@ -12,6 +12,7 @@ from runtimes.dlr.tests import neo, wheels
 from tests.builders import anomaly_manifest, constant_graph, write_package
 from tests.clients import Client
 from tests.engines import needs, pythons
+from tests.engines.failures import plan
 from tests.engines.serving import Served, convertor_serve
 from tests.server.conftest import ROOT, convert
 
@@ -20,7 +21,8 @@ needs.need("pytriton", "onnxruntime")
 pytestmark = pytest.mark.server
 
 IMAGE = np.zeros((1, 2, 1), np.uint8)
-MODELS = ("onnx", "pytorch", "dlr", "no_library")
+MODELS = ("onnx", "pytorch", "dlr", "tensorrt", "no_library")
+OTHERS = ("torch", "functorch", "tensorrt")
 Started = tuple[Served, Path]
 
 
@@ -34,6 +36,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifests = {
         "onnx": anomaly_manifest(),
         "pytorch": {**anomaly_manifest(), "runtime": "pytorch", "runtime_artifact": "script.pt"},
+        "tensorrt": {**anomaly_manifest(), "runtime": "tensorrt"},
         "dlr": {"model_graph": {"stages": [{"type": "mochi", "input_shape": [1, 1, 1, 2]}]}},
     }
     manifests["pytorch"]["model_graph"]["stages"][0]["input_shape"] = [1, 3, 4, 6]
@@ -41,6 +44,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "onnx": {"model.onnx": constant_graph({"score": np.array([0.25], np.float32)})},
         "pytorch": {"script.pt": (ROOT / "runtimes/pytorch/tests/data/script.pt").read_bytes()},
         "dlr": compiled,
+        "tensorrt": {"model.plan": plan()},
     }
     packages = [write_package(folder / f"{name}.zip", manifests[name], files[name]) for name in files]
     convert(*packages, "-o", folder / "repository")
@@ -51,7 +55,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def only_onnx(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Started]:
-    python = pythons.without(tmp_path_factory.mktemp("python") / "venv", "torch", "dlr", "functorch")
+    python = pythons.without(tmp_path_factory.mktemp("python") / "venv", "dlr", *OTHERS)
     with convertor_serve(repository, python) as served:
         yield served, python
 
@@ -59,7 +63,7 @@ def only_onnx(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Ite
 @pytest.fixture(scope="module")
 def only_dlr(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Started]:
     folder = tmp_path_factory.mktemp("python") / "venv"
-    python = pythons.without(folder, "torch", "onnxruntime", "functorch", beside=[wheels.wrapper()])
+    python = pythons.without(folder, "onnxruntime", *OTHERS, beside=[wheels.wrapper()])
     with convertor_serve(repository, python) as served:
         yield served, python
 
@@ -74,6 +78,10 @@ NO_ONNX = (
     "runtime onnx: onnxruntime is not usable in the server's python (No module named 'onnxruntime'); "
     "pip install onnxruntime"
 )
+NO_TENSORRT = (
+    "runtime tensorrt: tensorrt_rtx is not usable in the server's python (not installed); "
+    "pip install tensorrt-rtx==1.7.1.116"
+)
 NO_LIBRARY = (
     "no libdlr.so in the package, and none in the server's python ({prefix}/dlr): "
     "pack the one for this device beside compiled.so"
@@ -85,6 +93,7 @@ NO_LIBRARY = (
     [
         pytest.param("only_onnx", "pytorch", NO_TORCH + INSTALL, id="pytorch-without-torch"),
         pytest.param("only_onnx", "dlr", NO_DLR + INSTALL, id="B102-dlr-without-its-wrapper"),
+        pytest.param("only_onnx", "tensorrt", NO_TENSORRT, id="tensorrt-without-its-library"),
         pytest.param("only_dlr", "onnx", NO_ONNX + INSTALL, id="onnx-without-onnxruntime"),
         pytest.param("only_dlr", "no_library", NO_LIBRARY, id="B102-dlr-without-its-library"),
     ],
