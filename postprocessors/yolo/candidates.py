@@ -27,6 +27,8 @@ SCAN_BITS = 11
 SCAN_BLOCK = 1 << SCAN_BITS
 # More scores than this that count, and the anchors are gone through in chunks: memory stays flat.
 MAX_HITS = 65_536
+# So many scores may all count, for a moment: counting them before costs as much as it saves.
+UNCOUNTED = 1 << 20
 CHUNK_ANCHORS = 2048
 # The bits of 1.0: as whole numbers, floats from 0 to 1 are ordered as they are, and need 30 bits.
 ONE_BITS = 0x3F800000
@@ -149,11 +151,13 @@ def _positions(mask: npt.NDArray[np.bool_]) -> IndexArray | None:
     blocks = mask.reshape(-1, SCAN_BLOCK)
     used: IndexArray = blocks.any(axis=1).nonzero()[0]
     # With few blocks in use, copying them costs less than looking at the rest.
-    dense = 2 * len(used) > len(blocks) or len(used) << SCAN_BITS > 8 * MAX_HITS
+    dense = 2 * len(used) > len(blocks)
     part = mask if dense else blocks.take(used, axis=0).reshape(-1)
-    if dense and np.count_nonzero(part) > MAX_HITS:
+    if len(part) > UNCOUNTED and np.count_nonzero(part) > MAX_HITS:
         return None
     positions: IndexArray = part.nonzero()[0]
+    if len(positions) > MAX_HITS:
+        return None
     if dense:
         return positions
     return (used[positions >> SCAN_BITS] << SCAN_BITS) | (positions & (SCAN_BLOCK - 1))
