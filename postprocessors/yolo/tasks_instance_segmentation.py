@@ -55,7 +55,7 @@ class InstanceSegmentation(ObjectDetection):
         boxes = frame.to_source(selection.boxes)
         has_area = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
         selection, boxes = selection.take(has_area), boxes[has_area]
-        found = list(MaskRule(prototypes, frame).masks(selection.extras, selection.boxes))
+        found = MaskRule(prototypes, frame).masks(selection.extras, selection.boxes)
         kept = np.array([mask is not None for mask in found], bool)
         detections = rules.detections(boxes[kept], selection.scores[kept], selection.class_ids[kept])
         return replace(detections, masks=tuple(mask for mask in found if mask is not None))
