@@ -148,11 +148,20 @@ def counted_outputs() -> dict[str, Array]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def served_from(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository where the server reads it."""
     folder = tmp_path_factory.mktemp("field_cases")
     models = Models(folder)
     add_all(models, folder)
-    with running_server(models.repository, settings=Settings(log=folder / "server.log")) as running:
+    # B122: the packages are gone, and the repository lies elsewhere.
+    for package in folder.glob("*.zip"):
+        package.unlink()
+    return models.repository.rename(folder / "moved")
+
+
+@pytest.fixture(scope="module")
+def server(served_from: Path) -> Iterator[Server]:
+    with running_server(served_from, settings=Settings(log=served_from.with_name("server.log"))) as running:
         yield running
 
 
@@ -259,6 +268,16 @@ def test_b79_every_image_is_scaled_by_its_own_size(server: Server) -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(ask, sizes))
     assert answers == [[(0, 0.9, [0.0, 0.0, float(width), float(height)])] for height, width in sizes]
+
+
+def test_b117_a_large_image_is_answered(client: Client) -> None:
+    """36 MB; what base says of the place of a detector's mask stays one pixel."""
+    assert found(client, "k8", np.zeros((3000, 4000, 3), np.uint8)) == [(0, 0.9, [0.0, 0.0, 4000.0, 3000.0])]
+
+
+def test_b122_a_repository_may_be_moved(served_from: Path, server: Server) -> None:
+    assert not any(path.is_symlink() for path in served_from.rglob("*"))
+    assert "base_k12" in server.ready
 
 
 def test_b90_a_gpu_that_is_asked_for_and_not_there_is_a_load_error(server: Server) -> None:
