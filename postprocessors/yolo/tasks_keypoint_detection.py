@@ -49,9 +49,10 @@ class KeypointDetection(ObjectDetection):
         bases = (4 + classes, 5 + classes, 6)
         if any(width == base + PERSON_KEYPOINTS for width in widths for base in bases):
             return (PERSON_KEYPOINTS,)
-        # Of raw heads the shorter axis is that of channels; rows have theirs last.
-        left = [min(output.shape[1:]) - 4 - classes for output in outputs if output.ndim == 3]
-        left += [output.shape[2] - 6 for output in outputs if output.ndim == 3]
+        # The shorter axis is that of the channels; rows have them last.
+        heads = [output.shape for output in outputs if output.ndim == 3]
+        left = [min(shape[1:]) - 4 - classes for shape in heads]
+        left += [shape[2] - 6 for shape in heads if shape[2] < shape[1]]
         left = [count for count in dict.fromkeys(left) if count > 1]
         # Even multiples of 3 could be pairs as well; what is no multiple of 3 has no visibility.
         certain = tuple(count for count in left if count % 6 == 3)
