@@ -253,3 +253,21 @@ def test_the_families_that_are_here() -> None:
     assert canele.name == "rf_detr"
     assert owner_of("nobody", decoders) is None
     assert nearest("x", []) == "known: none"
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "families.md"
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of the table below a heading of docs/families.md, without its first two lines."""
+    section = DOCUMENT.read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_page_lists_every_decoder_and_preset() -> None:
+    decoders = find_families(payload.POSTPROCESSORS)
+    listed = {(name.strip("`"), tasks) for name, tasks, _ in rows_of("Decoders")}
+    assert listed == {(family.name, ", ".join(sorted(family.tasks))) for family in decoders}
+    presets = [(row[0].strip("`"), row[1]) for row in rows_of("Presets")]
+    assert presets == sorted((preset, family.name) for family in decoders for preset in family.presets)

@@ -37,7 +37,7 @@ CONVENTIONS = {
     "rfdetr-nano-full91": ("rf_detr", "rf-detr"),
     "rfdetr-nano-tiny91": ("rf_detr", "rf-detr"),
     "rtdetr-pico_320": ("detr", "ultralytics-rt-detr"),
-    "yolo11n-cls_224": ("classification", "ultralytics"),
+    "yolo11n-cls_224": ("classification", "ultralytics-classify"),
     "yolov5v7-p80_320": ("yolo", "yolov5"),
 }
 # How the vendors' parameters are called in a manifest; what is false says nothing.
