@@ -46,6 +46,14 @@ def floats(*values: float) -> np.ndarray:
         pytest.param([floats(0.5)], {}, (True, 0.5, 0.5), id="threshold-itself"),
         pytest.param([floats(0.49996)], {}, (True, 0.49996, 0.49996), id="rounded-up-to-the-threshold"),
         pytest.param([floats(0.49994)], {}, (False, 0.49994, 0.50006), id="rounded-below-the-threshold"),
+        pytest.param([floats(0.2, 0.8).reshape(1, 2, 1, 1)], {}, (False, 0.2, 0.8), id="class-head-not-pooled"),
+        pytest.param(
+            [floats(14)], {"threshold": 12, "score_range": [2, 22]}, (True, 0.6, 0.6), id="distance-scaled-anomalous"
+        ),
+        pytest.param(
+            [floats(7)], {"threshold": 12, "score_range": [2, 22]}, (False, 0.25, 0.75), id="distance-scaled-normal"
+        ),
+        pytest.param([floats(99)], {"threshold": 12, "score_range": [2, 22]}, (True, 1, 1), id="distance-cut-off"),
     ],
 )
 def test_verdict(outputs: list[Any], settings: dict[str, Any], expected: tuple[bool, float, float]) -> None:
@@ -61,6 +69,7 @@ MAP, MASK = floats(*[0.1, 0.9, 0.2, 0.3, 0.4, 0.2]).reshape(1, 1, 2, 3), np.zero
 @pytest.mark.parametrize(
     "outputs",
     [
+        pytest.param([np.float32(0.7), np.bool_(True), MAP, MASK], id="B105-without-axes"),
         pytest.param([SCORE, LABEL, MAP, MASK], id="B105-score-label-map-mask"),
         pytest.param([MASK, MAP, LABEL, SCORE], id="B105-reversed"),
         pytest.param([MAP, SCORE], id="B105-map-and-score"),
@@ -68,7 +77,8 @@ MAP, MASK = floats(*[0.1, 0.9, 0.2, 0.3, 0.4, 0.2]).reshape(1, 1, 2, 3), np.zero
     ],
 )
 def test_b105_score_wins_in_any_order(outputs: list[np.ndarray]) -> None:
-    assert verdict(decoder()(outputs, [FRAME])[0]) == pytest.approx((True, 0.7, 0.7))
+    (result,) = decoder()([np.asarray(output) for output in outputs], [FRAME])
+    assert verdict(result) == pytest.approx((True, 0.7, 0.7))
 
 
 @pytest.mark.parametrize(
@@ -168,9 +178,18 @@ def test_a_named_output_of_another_shape_is_refused(meaning: str, tensor: np.nda
         decode([SCORE, tensor], [FRAME])
 
 
-def test_fewer_images_than_frames_is_refused() -> None:
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        pytest.param([SCORE], id="fewer"),
+        # A two-neuron head without its batch axis is not the scores of two images.
+        pytest.param([floats(0.1, 0.2, 0.7)], id="more"),
+        pytest.param([floats(0.1, 0.2), MAP], id="map-of-one"),
+    ],
+)
+def test_another_number_of_images_is_refused(outputs: list[np.ndarray]) -> None:
     with pytest.raises(DecodeError, match="expected 2 images"):
-        decoder()([SCORE], [FRAME, FRAME])
+        decoder()(outputs, [FRAME, FRAME])
 
 
 def test_an_empty_head_is_refused() -> None:
