@@ -53,6 +53,8 @@ def test_an_anomaly_model_reads_only_the_threshold_of_its_stage(tmp_path: Path) 
     manifest = {**anomaly_manifest(), "detection": {"score_threshold": 0.9}}
     assert model_json(prepared(tmp_path, manifest))["decode"] == {
         "threshold": 0.702,
+        "pixel_threshold": None,
+        "score_range": None,
         "class_normal_ids": [1],
         "pixel_class_names": ["background", "scratch"],
     }
