@@ -105,7 +105,9 @@ def _prepare(package: Package, options: Options) -> Prepared:
             f"--no-native: expected a model without native code, got {_listed(parts.artifact.native)}; "
             "convert without the flag if you trust where the package comes from"
         )
-    plan = build_plan(name, version, parts)
+    # Input dims may only widen: a fleet that goes back to an engine of fixed dims keeps the wider ones.
+    any_image = state.identity is not None and state.identity.takes_any_image and not options.replace
+    plan = build_plan(name, version, parts, any_image)
     check_plan(plan, state)
     loud = [f"{what}: {_RUNS_CODE}" for what in parts.artifact.pickles if options.allow_pickles]
     # First, because only the first few of many warnings are shown.

@@ -113,9 +113,16 @@ class Ingredients:
     allow_pickles: bool
 
 
-def build_plan(name: str, version: int, parts: Ingredients) -> RepositoryPlan:
-    """Return the plan that publishes `parts` as `name`, version `version`, in the capture profile."""
-    dims = _image_dims(parts)
+def build_plan(name: str, version: int, parts: Ingredients, any_image: bool = False) -> RepositoryPlan:
+    """Return the plan that publishes `parts` as `name`, version `version`, in the capture profile.
+
+    Args:
+        name: The ensemble's name.
+        version: The version to publish.
+        parts: What it is made of.
+        any_image: Take images of any size although the package states one: clients of this name may send others.
+    """
+    dims = capture.ANY_IMAGE if any_image else _image_dims(parts)
     kind = "KIND_CPU" if parts.device == "cpu" else "KIND_AUTO"
     described = _model_json(name, version, parts)
     requirements = tuple(PAYLOAD_REQUIREMENTS + parts.runtime.requirements())

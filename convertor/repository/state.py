@@ -40,6 +40,11 @@ class Identity:
     inputs: tuple[TensorDims, ...]
     outputs: tuple[str, ...]
 
+    @property
+    def takes_any_image(self) -> bool:
+        """Whether some input's size is free."""
+        return any(-1 in tensor.dims for tensor in self.inputs if len(tensor.dims) > 1)
+
 
 @dataclass(frozen=True)
 class RepositoryState:

@@ -24,6 +24,10 @@ _KNOWN = (
         "onnxruntime {version} has no operator {0}; export again without it",
     ),
     (
+        r"External data path does not exist: \"([^\"]+)\"",
+        "its weights are in {0}, which is not there; pack the file beside it and convert again",
+    ),
+    (
         r"No opset import for domain '([^']+)'",
         "onnxruntime {version} has no operators of the domain {0}; export again without them",
     ),
@@ -48,7 +52,8 @@ def explain(path: Path, version: str, message: str) -> str:
     for pattern, answer in _KNOWN:
         match = re.search(pattern, message)
         if match:
-            return f"{artifact}: " + answer.format(*match.groups(), version=version)
+            groups = (group.removeprefix(f"{path.parent}/") for group in match.groups())
+            return f"{artifact}: " + answer.format(*groups, version=version)
     return f"{artifact}: onnxruntime {version} refuses it: {one_line(message)}"
 
 

@@ -51,7 +51,10 @@ class TorchRunner:
             raise
         # What a damaged or newer file makes torch raise has no base class of its own.
         except Exception as error:
-            raise RunnerError(f"{self._artifact}: torch {torch.__version__} refuses it: {_one_line(error)}") from error
+            raise RunnerError(
+                f"{self._artifact}: torch {torch.__version__} refuses it: {_one_line(error)}; "
+                f"export it with torch {torch.__version__}, or install the torch that wrote it"
+            ) from error
         self._module, self._dtype, self._devices = opened.module, opened.dtype, opened.devices
         self.inputs: Sequence[TensorSpec] = opened.inputs
         self.outputs: Sequence[TensorSpec] = opened.outputs

@@ -49,8 +49,11 @@ ORT = "onnxruntime {onnxruntime}"
 TORCH = "torch {torch}"
 ONE_INPUT = "expected one input (the image), got 2: x, size; export the model with the image as its only input"
 KINDS = "expected TorchScript or a torch.export program, got"
-NO_FILE = f"model.onnx: {ORT} refuses it: *model.onnx_data*"
+NO_FILE = (
+    "model.onnx: its weights are in model.onnx_data, which is not there; pack the file beside it and convert again"
+)
 REFUSED_KERNELS = "compiled.so: dlr refuses the model: *compiled.so: *; in its folder: compiled.meta (*), *"
+OTHER_TORCH = "export it with torch *, or install the torch that wrote it"
 STATE_DICT = f"model.pt: {KINDS} a state_dict or another table of tensors, which is no network; {EXPORT}"
 PICKLE = f"model.pt: {KINDS} a pickled module or a state_dict, which is not loaded; {EXPORT}"
 
@@ -153,12 +156,12 @@ FAILURES: Mapping[str, Failure] = {
     "pytorch-newer-script": torch(
         "model.pt",
         of_version("script.pt", "version", b"99\n"),
-        f"model.pt: {TORCH} refuses it: *with version 99, but the maximum supported version for reading is *",
+        f"model.pt: {TORCH} refuses it: *with version 99, but the maximum *; {OTHER_TORCH}",
     ),
     "pytorch-newer-program": torch(
         "model.pt2",
         of_version("program.pt2", "archive_version", b"99\n"),
-        f"model.pt2: {TORCH} refuses it: *version 99 does not match our current archive version *",
+        f"model.pt2: {TORCH} refuses it: *version 99 does not match our current archive version *; {OTHER_TORCH}",
     ),
     "pytorch-truncated": torch(
         "model.pt",

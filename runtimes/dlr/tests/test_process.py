@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from runtimes.dlr.tests import neo, wheels
+from tests.engines import pythons
 
 LOAD = """
 import json, os, sys, logging
@@ -120,7 +121,7 @@ def test_b102_which_library(tmp_path: Path, library: bytes, bundled: bool, expec
 
 
 def test_b102_no_dlr_package(tmp_path: Path, artifact: Path) -> None:
-    python = wheels.environment(tmp_path / "venv", with_wrapper=False)
+    python = pythons.without(tmp_path / "venv", "dlr")
     line = told(python, artifact, WHICH)
     assert line.startswith("runtime dlr needs the dlr package")
     assert line.endswith("pip install --no-deps dlr==1.10.0")

@@ -42,7 +42,7 @@ def library() -> Path:
     return target
 
 
-def environment(folder: Path, with_library: bool = False, with_wrapper: bool = True) -> Path:
+def environment(folder: Path, with_library: bool = False) -> Path:
     """Return the python of a new virtual environment: this one's packages and the wrapper, with or without a libdlr.so.
 
     It is as if `pip install --no-deps dlr==1.10.0` had been run, and a libdlr.so been put where DLR's wheels put it.
@@ -50,8 +50,7 @@ def environment(folder: Path, with_library: bool = False, with_wrapper: bool = T
     venv.create(folder, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     (site / "this_one.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n{ROOT}\n")
-    if with_wrapper:
-        shutil.copytree(wrapper(), site, dirs_exist_ok=True)
+    shutil.copytree(wrapper(), site, dirs_exist_ok=True)
     if with_library:
         (folder / "dlr").mkdir()
         shutil.copy(library(), folder / "dlr")
