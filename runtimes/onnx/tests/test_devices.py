@@ -52,6 +52,8 @@ class Build:
         patch.setattr(onnxruntime, "get_available_providers", lambda: list(self.available))
         patch.setattr(onnxruntime, "InferenceSession", self._session)
         patch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
+        # Providers' own libraries, where this build has some, are not asked for their reasons.
+        patch.setattr(onnxruntime, "__file__", "/nowhere/onnxruntime/__init__.py")
 
     def _session(self, path: str, settings: Any, providers: Sequence[Any], **keywords: Any) -> Any:
         named = [(one, {}) if isinstance(one, str) else one for one in providers]
