@@ -29,6 +29,7 @@ VERSION = f"onnxruntime {onnxruntime.__version__}"
 NO_CUDA, NO_TENSORRT = f"{VERSION} has no {CUDA}", f"{VERSION} has no {TENSORRT}"
 AZURE = "AzureExecutionProvider"
 ALL = [TENSORRT, CUDA, CPU]
+INSTALLED = Path(onnxruntime.__file__).parent
 HINT = "; install onnxruntime-gpu and its CUDA libraries, or set device to auto"
 
 
@@ -107,7 +108,7 @@ def test_b90_the_library_that_is_missing_is_named(
     load: Load, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ONNX Runtime itself only logs it."""
-    real = Path(onnxruntime.__file__).parent / "capi" / "libonnxruntime_providers_shared.so"
+    real = INSTALLED / "capi" / "libonnxruntime_providers_shared.so"
     if not real.exists():
         pytest.skip("this onnxruntime has no library for providers")
     build.available, build.unloadable = [CUDA, CPU], {CUDA}
