@@ -33,14 +33,11 @@ class BoxRule:
         columns = np.array(boxes.T, np.float32, order="C")
         if self._normalized:
             columns *= np.array([[network[1]], [network[0]]] * 2, np.float32)
-        sane = None
-        # NaN fails both comparisons.
+        # NaN fails both comparisons. What is no box becomes one without area.
         if not (columns.max(initial=0) < MAX_COORDINATE and columns.min(initial=0) > -MAX_COORDINATE):
-            sane = plausible(columns.T)
-            columns[:, ~sane] = 0
+            columns[:, ~plausible(columns.T)] = 0
         converted, positive = self._converted(columns)
-        has_area = positive[0] & positive[1]
-        return converted.T, has_area if sane is None else has_area & sane
+        return converted.T, positive[0] & positive[1]
 
     def _converted(self, columns: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """Return boxes [4, n] as the task wants them, and bool [2, n]: has a width, has a height."""

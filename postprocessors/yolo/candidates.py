@@ -5,7 +5,7 @@ Payload: runs inside the server's python (3.9 or newer); needs numpy, nothing mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -99,7 +99,7 @@ def find_candidates(scores: ScoreBlock, rules: ClassRules, multi_label: bool) ->
     """
     hits = None if scores.objectness is not None else _hits(scores, rules.lowest)
     if hits is None:
-        hits = _joined(list(_chunks(scores, rules.lowest, multi_label)))
+        hits = _joined(_chunks(scores, rules, multi_label))
     peak = hits.scores.max(initial=0)
     if peak == np.inf:
         hits = hits.take(np.isfinite(hits.scores))
@@ -163,9 +163,9 @@ def _positions(mask: npt.NDArray[np.bool_]) -> IndexArray | None:
     return (used[positions >> SCAN_BITS] << SCAN_BITS) | (positions & (SCAN_BLOCK - 1))
 
 
-def _chunks(scores: ScoreBlock, lowest: np.float32, multi_label: bool) -> Iterator[Candidates]:
-    """Yield what may count, chunk by chunk; at most MAX_CANDIDATES of each chunk."""
-    anchors = np.arange(scores.anchors)
+def _chunks(scores: ScoreBlock, rules: ClassRules, multi_label: bool) -> Iterator[Candidates]:
+    """Yield what may count, chunk by chunk."""
+    anchors, lowest = np.arange(scores.anchors), rules.lowest
     if scores.objectness is not None:
         objectness = scores.channel(scores.objectness)
         anchors = np.flatnonzero((objectness >= lowest) & (objectness < np.inf))
@@ -182,14 +182,22 @@ def _chunks(scores: ScoreBlock, lowest: np.float32, multi_label: bool) -> Iterat
             columns = np.flatnonzero(values >= lowest)
             class_ids, values = class_ids[columns], values[columns]
         found = Candidates(part[columns], class_ids, values)
-        if len(values) > MAX_CANDIDATES:
-            found = found.take(np.argpartition(-values, MAX_CANDIDATES)[:MAX_CANDIDATES])
-        yield found
+        # Before the best are chosen: a class that is not kept must not crowd out one that is.
+        yield found.take(rules.passes(found.scores, found.class_ids))
 
 
-def _joined(parts: list[Candidates]) -> Candidates:
-    none = Candidates(np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0, np.float32))
-    return Candidates(*(np.concatenate(columns) for columns in zip(none, *parts)))
+def _joined(parts: Iterable[Candidates]) -> Candidates:
+    """Return all parts' candidates, at most the MAX_CANDIDATES best."""
+    joined = Candidates(np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0, np.float32))
+    for part in parts:
+        joined = Candidates(
+            np.concatenate([joined.anchors, part.anchors]),
+            np.concatenate([joined.class_ids, part.class_ids]),
+            np.concatenate([joined.scores, part.scores]),
+        )
+        if len(joined.scores) > MAX_CANDIDATES:
+            joined = joined.take(np.argpartition(-joined.scores, MAX_CANDIDATES)[:MAX_CANDIDATES])
+    return joined
 
 
 def _refuse_above_one(peak: float, what: str) -> None:

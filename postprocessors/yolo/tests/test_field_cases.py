@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,18 @@ def test_b04_the_number_of_classes_says_whether_there_is_objectness(
 def test_b05_six_columns_mean_three_things(num_classes: int, anchors: int, expected: list[Any]) -> None:
     raw = rows(anchors, [100, 200, 300, 400, 0.9, 0.0])
     assert plain(decoder(num_classes)([raw], [SQUARE])[0]) == expected
+
+
+def test_b05_rows_that_do_not_fall_are_no_end_to_end_rows() -> None:
+    raw = rows(300, [100, 200, 30, 40, 0.5, 0.0], [300, 200, 30, 40, 0.9, 0.0])
+    assert [found[2] for found in plain(decoder(2)([raw], [SQUARE])[0])] == [[285, 180, 315, 220], [85, 180, 115, 220]]
+
+
+def test_b05_every_batch_is_looked_at_where_the_shape_does_not_decide() -> None:
+    decode = decoder(2)
+    for _ in range(2):
+        found = decode([rows(300, [100, 200, 300, 400, 0.9, 0.0])], [SQUARE])[0]
+        assert plain(found)[0][2] == [100.0, 200.0, 300.0, 400.0]
 
 
 def test_b05_the_manifest_overrides() -> None:
@@ -207,9 +220,11 @@ def test_b30_every_image_of_a_batch_has_its_own_rows() -> None:
 
 
 @pytest.mark.parametrize("prototypes_first", [True, False])
-def test_b31_mask_coefficients_are_no_scores(prototypes_first: bool) -> None:
+@pytest.mark.parametrize("channels_first", [True, False])
+def test_b31_mask_coefficients_are_no_scores(prototypes_first: bool, channels_first: bool) -> None:
     raw = np.concatenate([head(80, 8400, (320, 320, 64, 64, 3, 0.8)), np.zeros((1, 32, 8400), np.float32)], axis=1)
     raw[0, 84 + 5, 0] = 1.7
+    raw = raw if channels_first else np.ascontiguousarray(raw.transpose(0, 2, 1))
     outputs = [raw, np.zeros((1, 32, 160, 160), np.float32)]
     found = decoder(80)(outputs[::-1] if prototypes_first else outputs, [SQUARE])[0]
     assert plain(found) == [(3, 0.8, [288.0, 288.0, 352.0, 352.0])]
@@ -235,7 +250,13 @@ def test_b45_low_thresholds_stay_small(threshold: float, multi_label: bool) -> N
     raw[0, 2:4] = 20
     raw[0, 4 + 7, 33000] = 0.5
     frame = FrameGeometry((1280, 1280), (1280, 1280), (1280, 1280))
-    found = decoder(80, score_threshold=threshold, multi_label=multi_label)([raw], [frame])[0]
+    decode = decoder(80, score_threshold=threshold, multi_label=multi_label)
+    tracemalloc.start()
+    found = decode([raw], [frame])[0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Of 2,688,000 scores that all count; their places alone would take 20 MiB.
+    assert peak < 16 * 2**20
     assert len(found) == 300
     assert (found.class_ids[0], found.scores[0]) == (7, 0.5)
     assert (np.diff(found.scores) <= 0).all()

@@ -67,3 +67,15 @@ def test_a_dropped_box_drops_nothing() -> None:
     # A chain: each overlaps its neighbour only. The second goes, so the third stays.
     boxes = np.array([[0, 0, 10, 10], [3, 0, 13, 10], [6, 0, 16, 10]], np.float32)
     assert suppress(boxes, np.zeros(3, np.int64), 0.5, 300, class_agnostic=False).tolist() == [0, 2]
+
+
+def test_an_iou_that_only_rounding_puts_above_the_threshold_counts_as_torchvision_has_it() -> None:
+    # Shared 10, union 100: 0.1 as float32 is a little more than the double that it is compared with.
+    boxes = np.array([[0, 0, 11, 5], [9, 0, 20, 5]], np.float32)
+    assert suppress(boxes, np.zeros(2, np.int64), 0.1, 300, class_agnostic=False).tolist() == [0]
+    assert suppress(boxes, np.zeros(2, np.int64), 0.11, 300, class_agnostic=False).tolist() == [0, 1]
+
+
+def test_areas_below_what_float32_holds_divide_nothing_by_zero() -> None:
+    boxes = np.full((2, 4), [0, 0, 1e-30, 1e-30], np.float32)
+    assert suppress(boxes, np.zeros(2, np.int64), 0.5, 300, class_agnostic=False).tolist() == [0, 1]

@@ -145,6 +145,7 @@ def test_without_numbers_behind_the_point_the_names_or_the_order_decide() -> Non
         pytest.param((1, 25200, 85), [Reading(True, False, False, 0)], id="yolov5"),
         pytest.param((1, 300, 6), [Reading(False, True, False, 0)], id="end-to-end"),
         pytest.param((1, 84, 84), [Reading(False, False, True, 0), Reading(False, False, False, 0)], id="square"),
+        pytest.param((1, 85, 85), [Reading(True, False, False, 0), Reading(True, False, True, 0)], id="square-yolov5"),
         pytest.param((1, 84, 85), [Reading(False, False, True, 0), Reading(True, False, False, 0)], id="two-axes"),
         pytest.param((1, 6, 300), [], id="rows-are-last"),
         pytest.param((84, 8400), [], id="rank"),
@@ -229,3 +230,15 @@ def test_few_and_many_hits_give_the_same(count: int) -> None:
     order = np.argsort(-best, kind="stable")[:100]
     assert found.scores.tolist() == best[order].tolist()
     assert found.class_ids.tolist() == ids[order].tolist()
+
+
+def test_a_class_that_is_not_kept_crowds_out_none_that_is() -> None:
+    raw = np.zeros((1, 6, 40_000), np.float32)
+    raw[0, :4] = [[100], [100], [20], [20]]
+    raw[0, 4], raw[0, 5, -1] = 0.5, 0.6
+    raw[0, 4, -1] = 0
+    raw[0, 4:, -2] = 0.1, 0.2
+    found = decoder(2, score_threshold=0.0, classes=[1], objectness=False)([raw], [SQUARE])[0]
+    assert [row[:2] for row in plain(found)] == [(1, 0.6)]
+    found = decoder(2, score_threshold=0.0, classes=[1], iou_threshold=1.0)([raw], [SQUARE])[0]
+    assert [row[:2] for row in plain(found)] == [(1, 0.6), (1, 0.2)]
