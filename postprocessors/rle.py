@@ -50,7 +50,7 @@ def _columns_runs(mask: InstanceMask, height: int) -> tuple[CountArray, CountArr
     framed = np.zeros((columns, rows + 2), bool)
     framed[:, 1:-1] = mask.pixels.T
     column, row = np.nonzero(framed[:, 1:] != framed[:, :-1])
-    places = (mask.left + column.astype(np.int64)) * height + mask.top + row
+    places = (mask.left + column) * height + mask.top + row
     return places[::2], places[1::2]
 
 

@@ -84,6 +84,14 @@ def test_a_point_that_is_none_is_not_labelled(bad: float, channel: int) -> None:
     np.testing.assert_allclose(found.keypoints[0, :2], [[0, 0, 0], EXPECTED[1]])
 
 
+def test_a_point_that_is_none_is_not_labelled_without_visibility_either() -> None:
+    raw = pose(12, 2)
+    raw[0, 5, 0] = np.nan
+    found = task_decoder(TASK, 1, keypoints=[12, 2])([raw], [SQUARE])[0]
+    assert found.keypoints is not None
+    assert found.keypoints[0, :2].tolist() == [[0, 0, 0], [301, 311, 1]]
+
+
 def test_visibility_that_is_none_is_none() -> None:
     raw = pose()
     raw[0, 7, 0] = np.nan

@@ -45,9 +45,9 @@ def survivors(rows: list[ROW], classes: list[int], iou: float, agnostic: bool = 
 
 @st.composite
 def crowds(draw: st.DrawFn) -> tuple[list[ROW], list[int]]:
-    """Draw up to 400 boxes, crowded so that many overlap, and their classes."""
+    """Draw up to 300 boxes, crowded so that many overlap, and their classes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    count, spread = draw(st.integers(0, 400)), draw(st.sampled_from([5, 60, 400]))
+    count, spread = draw(st.integers(0, 300)), draw(st.sampled_from([5, 60, 400]))
     table = np.column_stack(
         [
             rng.uniform(0, spread, (count, 2)),
@@ -71,8 +71,8 @@ def matrix(rows: list[ROW]) -> npt.NDArray[np.float64]:
     return 1 - np.sqrt(np.clip(1 - np.exp(-np.maximum(distance, 0)), 0, None))
 
 
-@settings(deadline=None, max_examples=60)
-@given(crowds(), st.sampled_from([0.0, 0.1, 0.45, 0.7, 0.95]), st.booleans(), st.sampled_from([1, 10, 1000]))
+@settings(deadline=None, max_examples=30)
+@given(crowds(), st.sampled_from([0.1, 0.45, 0.7, 0.95]), st.booleans(), st.sampled_from([1, 10, 1000]))
 def test_a_box_falls_to_any_better_one(
     crowd: tuple[list[ROW], list[int]], iou: float, agnostic: bool, max_det: int
 ) -> None:
@@ -81,15 +81,12 @@ def test_a_box_falls_to_any_better_one(
     rivals = np.triu(np.ones_like(alike, bool), 1)
     if not agnostic:
         rivals &= np.equal.outer(classes, classes)
-    if (np.abs(alike[rivals] - iou) < 1e-3).any() and iou > 0:
-        alike[rivals & (np.abs(alike - iou) < 1e-3)] = np.nan
+    # Too near to the threshold for single precision: either is right.
+    alike[np.abs(alike - iou) < 1e-3] = np.nan
     certain, possible = rivals & (alike > iou), rivals & ~(alike <= iou)
     found = survivors(rows, classes, iou, agnostic, max_det)
     assert len(found) <= max_det
     assert found == sorted(found)
-    if iou == 0:
-        # The vendor's guard against divisions by zero leaves nothing exactly 0.
-        return
     least, most = np.flatnonzero(~possible.any(axis=0)), np.flatnonzero(~certain.any(axis=0))
     assert set(found) <= set(most.tolist())
     if len(least) == len(most):
@@ -165,7 +162,8 @@ def test_a_letterbox_scales_each_side_by_its_own_factor_as_the_vendor_does() -> 
 
 def test_a_stretched_box_is_the_smallest_rectangle_around_what_it_was() -> None:
     frame = FrameGeometry((480, 1920), (640, 640), (640, 640))
-    for row, around in zip(BOXES, rotated.to_source(*split(BOXES), frame)):
+    tall: list[ROW] = [(cx, cy, height, width, angle) for cx, cy, width, height, angle in BOXES]
+    for row, around in zip(BOXES + tall, rotated.to_source(*split(BOXES + tall), frame)):
         stretched = corners(np.array(row)) * [3, 0.75]
         cx, cy, width, height, angle = around.tolist()
         np.testing.assert_allclose([cx, cy], [960, 240], rtol=1e-6)
