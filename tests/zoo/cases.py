@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,7 @@ class Found:
         keypoints: float64 [n, P, 3], or None.
         mask_areas: int64 [n], pixels of the network's input, or None.
         suppression_only: The vendor's NMS alone, without what its task does after it.
+        in_float32: The vendor calculated in float32, although the tensors are of half precision.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Found:
     keypoints: Array | None = None
     mask_areas: Array | None = None
     suppression_only: bool = False
+    in_float32: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Case:
                 none = np.zeros((len(one["top5"]), 4))
                 yield Found("top 5", {"top_k": 5}, none, None, np.array(one["top5conf"]), np.array(one["top5"]))
         for one in entry.get("params_fp32math", ()):
-            yield self._of_rows({**one["params"], "arithmetic": "float32"}, one["dets"], None, {})
+            yield replace(self._of_rows(one["params"], one["dets"], None, {}), in_float32=True)
         for one in entry.get("extra", ()):
             order = [0, 1, 2, 3, 6, 4, 5] if self.task == "oriented_detection" else None
             yield self._of_rows(one["args"], one["dets"], order, {}, suppression_only=True)

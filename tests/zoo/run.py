@@ -54,7 +54,7 @@ def run(case: Case, folder: Path) -> Outcome:
 
 def _compared(case: Case, served: Served, picture: Picture, found: Found) -> Tally:
     frame = served.frame(picture)
-    box = HALF_PRECISION_BOX if case.half_precision else BOX
+    box = HALF_PRECISION_BOX if case.half_precision and not found.in_float32 else BOX
     result = served.decode(picture, frame)
     assert isinstance(result, (Detections, Classification))
     tally = compare(result, found, frame, box)

@@ -57,8 +57,9 @@ go through `convert` (a manifest with the preset and the vendor's parameters, an
 decoder that it chooses. The result is compared with what the vendor's own pipeline found in the same tensors.
 
 Our rules are applied to the vendor's list first: boxes are clipped to the image, those without area go, the best score
-comes first; lists are compared as sets. Allowed at source size: {allowed};
-keypoints {KEYPOINT} px, a mask's pixels {MASK:.0%} (counted in the network's input, where the vendor counts them).
+comes first; lists are compared as sets. A rotated box is where the box around it is, but its corners are compared.
+Allowed at source size: {allowed};
+keypoints {KEYPOINT} px; a mask's pixels {MASK:.0%} (counted in the network's input, where the vendor counts them).
 
 {total.sets} lists with {total.vendors} detections of the vendors: {total.clipped} boxes reach beyond the image,
 {total.dropped} have no area, {total.moved} change places; {total.compared} compared.
