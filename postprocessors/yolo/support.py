@@ -38,6 +38,12 @@ _LETTERBOX: dict[str, Any] = {
     "normalize": False,
     "box_gain": "exact",
 }
+_STRETCH: dict[str, Any] = {
+    "resize": "stretch",
+    "interpolation": "linear",
+    "image_range_scale": True,
+    "normalize": True,
+}
 _GREATER: dict[str, Any] = {"score_threshold": 0.25, "iou_threshold": 0.7, "max_det": 300, "compare": "greater"}
 # LibreYOLO cuts boxes off at the image before it suppresses, and its suppression is Ultralytics' of old.
 _LIBRE: dict[str, Any] = {**_GREATER, "iou_threshold": 0.45, "clip_before_nms": True}
@@ -66,14 +72,23 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "detection": _LIBRE,
     },
     "libre-yolo9": {
-        "stage": {**_LETTERBOX, "letterbox": "top_left", "box_gain": "unrounded"},
+        "stage": {**_LETTERBOX, "letterbox": "top_left", "resize_rounding": "floor", "box_gain": "unrounded"},
         "detection": {**_LIBRE, "box_format": "xyxy", "multi_label": True},
     },
-    "picodet": {
-        "stage": {"resize": "stretch", "image_range_scale": True, "normalize": True},
-        "detection": {**_LIBRE, "box_format": "xyxy", "multi_label": True},
+    "picodet": {"stage": _STRETCH, "detection": {**_LIBRE, "box_format": "xyxy", "multi_label": True}},
+    "rtmdet": {
+        "stage": {
+            **_LETTERBOX,
+            "letterbox": "top_left",
+            "resize_rounding": "floor",
+            "interpolation": "antialias",
+            "channel_order": "bgr",
+            "normalize": True,
+            "box_gain": "unrounded",
+        },
+        "detection": {**_LIBRE, "box_format": "xyxy"},
     },
-    "ppyoloe": {"stage": {"resize": "stretch", "image_range_scale": True, "normalize": True}, "detection": _LIBRE},
+    "ppyoloe": {"stage": _STRETCH, "detection": _LIBRE},
 }
 
 # What `outputs` may name: a head, or boxes with scores, and with classes and a count where the graph has chosen.
