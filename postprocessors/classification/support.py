@@ -71,7 +71,8 @@ def _activation(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) ->
         return []
     if activation != "none":
         return [
-            f"detection.use_softmax: expected false beside the activation {activation} of outputs.scores, got true; drop one"
+            f"detection.use_softmax: expected false beside the activation {activation} of outputs.scores, got true; "
+            "keep one of them"
         ]
     if settings["multi_label"]:
         return [

@@ -23,7 +23,7 @@ def decoder(outputs: dict[str, Any] | None = None, **settings: Any) -> Classific
 
 
 def answer(result: Classification) -> Answer:
-    return result.class_ids.tolist(), [round(score, 4) for score in result.scores.tolist()]
+    return result.class_ids.tolist(), [round(score, 3) for score in result.scores.tolist()]
 
 
 def floats(*values: float) -> np.ndarray:
