@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ..class_rules import ClassRules
-from ..contract import Array, DecodeError, DecoderConfig, DecodeValueError
+from ..contract import Array, DecodeError, DecoderConfig
 from ..geometry import MAX_COORDINATE, FloatArray, FrameGeometry
 from ..results import Detections
-from .candidates import SCORE_SLACK
 from .task import Selection
 from .tasks_object_detection import PERSON_KEYPOINTS, ObjectDetection
 
@@ -76,7 +74,6 @@ class KeypointDetection(ObjectDetection):
 
         Raises:
             DecodeError: The head has no channels for keypoints.
-            DecodeValueError: A visibility is no probability.
         """
         channels = selection.extras.shape[1]
         if not channels or channels % self._values:
@@ -94,26 +91,17 @@ class KeypointDetection(ObjectDetection):
 def _keypoints(points: FloatArray, frame: FrameGeometry) -> FloatArray:
     """Return x, y (source pixels, clipped to the image as Ultralytics has it) and visibility of [n, P, 2 or 3].
 
-    Points without visibility have 1. What is no number becomes 0, 0, 0: COCO's point that is not labelled.
+    Visibility is 1 where the head has none. It decides nothing: what is beyond 0..1 is cut off, not refused.
+    What is no number becomes 0, 0, 0: COCO's point that is not labelled.
     """
     finite = (np.abs(points[..., :2]) < MAX_COORDINATE).all(axis=2) & np.isfinite(points).all(axis=2)
     points = np.where(finite[..., None], points, np.float32(0))
     found = np.empty((*points.shape[:2], 3), np.float32)
     height, width = frame.source
     found[..., :2] = np.clip(frame.points_to_source(points[..., :2]), 0, np.array([width, height], np.float32))
-    found[..., 2] = _visibility(points[..., 2]) if points.shape[2] == 3 else 1
+    found[..., 2] = np.clip(points[..., 2], 0, 1) if points.shape[2] == 3 else 1
     found[~finite] = 0
     return found
-
-
-def _visibility(values: npt.NDArray[np.float32]) -> FloatArray:
-    low, high = values.min(initial=0), values.max(initial=0)
-    if low < -SCORE_SLACK or high > 1 + SCORE_SLACK:
-        raise DecodeValueError(
-            f"yolo: visibility of keypoints from {low:.3g} to {high:.3g}, expected 0..1; "
-            "export the model with its sigmoid, or set detection.keypoints to its kpt_shape"
-        )
-    return np.clip(values, np.float32(0), np.float32(1))
 
 
 def create(config: DecoderConfig) -> KeypointDetection:

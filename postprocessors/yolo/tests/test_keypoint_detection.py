@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from postprocessors.contract import DecodeError, DecodeValueError
+from postprocessors.contract import DecodeError
 from postprocessors.geometry import FrameGeometry
 from postprocessors.yolo.tests.heads import SQUARE, head, plain
 from postprocessors.yolo.tests.task_heads import task_decoder
@@ -100,20 +100,13 @@ def test_visibility_that_is_none_is_none() -> None:
     assert found.keypoints[0, 0].tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("value", [7.2, -3.1])
-def test_logits_are_refused_not_squashed(value: float) -> None:
+@pytest.mark.parametrize(("value", "expected"), [(7.2, 1), (1.0005, 1), (-3.1, 0)])
+def test_visibility_is_0_to_1(value: float, expected: float) -> None:
     raw = pose()
     raw[0, 7, 0] = value
-    with pytest.raises(DecodeValueError, match=r"visibility of keypoints from .* expected 0\.\.1"):
-        task_decoder(TASK, 1)([raw], [SQUARE])
-
-
-def test_half_precision_s_one_is_one() -> None:
-    raw = pose()
-    raw[0, 7, 0] = 1.0005
     found = task_decoder(TASK, 1)([raw], [SQUARE])[0]
     assert found.keypoints is not None
-    assert found.keypoints[0, 0, 2] == 1
+    assert found.keypoints[0, 0].tolist() == [300, 310, expected]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -127,3 +129,20 @@ def test_numbers_out_of_range_are_no_object() -> None:
     assert (mask.top, mask.left) == (0, 0)
     assert 14 <= len(mask.pixels) <= 18
     assert mask.pixels.all()
+
+
+def test_memory_is_what_the_boxes_hold_at_4k() -> None:
+    rng = np.random.default_rng(0)
+    prototypes = rng.normal(size=(32, 160, 160)).astype(np.float32)
+    corners = rng.uniform(140, 450, (300, 2))
+    boxes = np.concatenate([corners, corners + 40], axis=1).astype(np.float32)
+    coefficients = rng.normal(size=(300, 32)).astype(np.float32)
+    frame = FrameGeometry((2160, 3840), (360, 640), (640, 640), (140, 0))
+    tracemalloc.start()
+    masks = MaskRule(prototypes, frame).masks(coefficients, boxes)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    held = sum(mask.pixels.nbytes for mask in masks if mask is not None)
+    assert held > 8e6
+    # All masks at full size would be 2500 MB.
+    assert peak < held + 60e6
