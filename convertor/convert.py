@@ -37,6 +37,7 @@ class Options:
     replace: bool = False
     no_native: bool = False
     allow_pickles: bool = False
+    max_batch_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _prepare(package: Package, options: Options) -> Prepared:
     manifest = parse_manifest(package.read(MANIFEST, MAX_BYTES))
     problems: list[str] = []
     name = _tried(problems, lambda: model_name(options.name, manifest.model_name, package.stem))
-    asked = (options.profile, options.instances, options.device, options.allow_pickles)
+    asked = (options.profile, options.instances, options.device, options.allow_pickles, options.max_batch_size)
     collected = _tried(problems, lambda: collect(package, manifest, *asked))
     state = _tried(problems, lambda: survey(options.repository, name, options.replace)) if name else None
     version = _tried(problems, lambda: next_version(state, options.version)) if state else None

@@ -13,8 +13,10 @@ from convertor import console
 from convertor.convert import Options, Prepared, prepare, publish_prepared
 from convertor.errors import UsageError, first_of
 from convertor.manifest.keys import DEVICES, SERVING
+from convertor.manifest.kinds import Kind, whole
 from convertor.plan import PackageMember, RepositoryPlan, describe_plan
 from convertor.repository import Published, parse_version
+from convertor.serving import PROFILES
 
 DESCRIPTION = """\
 Turn model packages into a Triton model repository, which a stock Triton server
@@ -37,7 +39,7 @@ exit status: 0 done, or already there; 1 refused, nothing was changed;
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    profiles, instances = ("capture", "tensors"), SERVING["instances"]
+    instances = SERVING["instances"]
     parser.add_argument(
         "packages", nargs="+", type=Path, metavar="PACKAGE", help="zip file or folder with manifest.json"
     )
@@ -56,8 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     model.add_argument("--replace", action="store_true", help="let it have another task or other tensors than before")
     serving = parser.add_argument_group("how it is served (default: as the manifest says)")
-    serving.add_argument("--profile", choices=profiles, help="which tensors clients see (only capture yet)")
+    serving.add_argument("--profile", choices=PROFILES, help="which tensors clients see (default: capture)")
     serving.add_argument("--device", choices=DEVICES, help="where the engine runs (auto: a GPU if there is one)")
+    serving.add_argument(
+        "--max-batch-size", type=_batch_size, metavar="N", help="images in one batch, of profile tensors (default: 8)"
+    )
     serving.add_argument("--instances", type=_instances, metavar="N", help=f"copies at work: {instances.expected}")
     model.add_argument(
         "--no-native", action="store_true", help="refuse native code, which runs in the server's process (dlr's *.so)"
@@ -90,6 +95,7 @@ def run(arguments: argparse.Namespace, unknown: list[str]) -> int:
         replace=arguments.replace,
         no_native=arguments.no_native,
         allow_pickles=arguments.allow_pickles,
+        max_batch_size=arguments.max_batch_size,
     )
     with ExitStack() as stack:
         prepared = prepare(arguments.packages, options, stack)
@@ -182,7 +188,14 @@ def _folder(text: str) -> Path:
 
 
 def _instances(text: str) -> int:
-    kind = SERVING["instances"]
+    return _whole(text, SERVING["instances"])
+
+
+def _batch_size(text: str) -> int:
+    return _whole(text, whole(1, 1024))
+
+
+def _whole(text: str, kind: Kind) -> int:
     if not (text.isascii() and text.isdigit() and kind.accepts(int(text))):
         raise argparse.ArgumentTypeError(f"expected {kind.expected}, got {text!r}")
     return int(text)

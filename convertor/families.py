@@ -16,6 +16,7 @@ Check = Callable[[Mapping[str, Any], "Mapping[str, Any] | None"], "list[str]"]
 Read = Callable[[str, int], bytes]
 Derive = Callable[[Mapping[str, Any], Mapping[str, Any]], "dict[str, Any]"]
 ReadFacts = Callable[[str, Mapping[str, int], Read], "tuple[dict[str, Any] | None, list[str]]"]
+EngineBatch = Callable[[Mapping[str, Any]], "int | None"]
 Native = Callable[[Sequence[str]], "list[str]"]
 
 
@@ -36,6 +37,8 @@ class Family:
             between the preset and what the manifest says; optional in a decoder's support.py.
         check: (manifest as plain values, graph facts or None) -> problems.
         advise: The same arguments -> what is likely a mistake, but may be meant; optional in a support.py.
+        engine_batch: Graph facts -> the most images in one call for which the graph's results are right, None: any
+            number; optional in a decoder's support.py.
         read_facts: (artifact, {name: size} of what lies in its folder, (name, limit) -> first bytes) -> what the graph
             says of itself, {"inputs", "outputs"} or None, and problems; optional in an engine's support.py. With or
             without the two there may be "pickles": {what runs code when it is loaded: the line that refuses it}; the
@@ -54,6 +57,7 @@ class Family:
     derive: Derive
     check: Check
     advise: Check
+    engine_batch: EngineBatch
     read_facts: ReadFacts
     native: Native
     fixed_image: bool
@@ -107,6 +111,7 @@ def _load(path: Path) -> Family:
         derive=getattr(module, "derive", _no_settings),
         check=module.check,
         advise=getattr(module, "advise", _no_advice),
+        engine_batch=getattr(module, "engine_batch", _any_batch),
         read_facts=getattr(module, "read_facts", _no_facts),
         native=getattr(module, "native", _no_native),
         fixed_image=bool(getattr(module, "FIXED_IMAGE", False)),
@@ -116,6 +121,11 @@ def _load(path: Path) -> Family:
 def _no_advice(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
     del manifest, facts
     return []
+
+
+def _any_batch(facts: Mapping[str, Any]) -> int | None:
+    del facts
+    return None
 
 
 def _no_settings(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:

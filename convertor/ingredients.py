@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from convertor import capture, payload
+from convertor import payload, tensors
 from convertor.artifact import find_artifact
 from convertor.errors import RefusedError, refuse_if
 from convertor.facts import ArtifactFacts, TensorFact
 from convertor.families import Family, find_families, nearest, owner_of
-from convertor.manifest.keys import TASKS, TOP
+from convertor.manifest.keys import TOP
 from convertor.manifest.parse import MANIFEST, Manifest, device_word
 from convertor.network import network_input
 from convertor.notes import Notes
 from convertor.package import Package
 from convertor.plan import Ingredients
 from convertor.presets import settle
+from convertor.serving import Asked, check_profile, serving_settings
 from convertor.settings import check_outputs, class_names, decode_settings, preprocess_settings
 
 
@@ -28,6 +29,7 @@ def collect(
     instances: int | None,
     device: str | None,
     allow_pickles: bool = False,
+    max_batch_size: int | None = None,
 ) -> tuple[Ingredients, list[str]]:
     """Return what a plan needs, and warnings; what the command line leaves open (None) is the manifest's.
 
@@ -35,9 +37,9 @@ def collect(
         RefusedError: It cannot work; every problem.
     """
     notes = Notes()
-    _check_profile(profile, manifest, notes)
+    asked = Asked(profile, max_batch_size, instances)
     runtime = _runtime(manifest, notes)
-    decoder = _decoder(manifest, notes)
+    decoder = _decoder(manifest, notes) if check_profile(asked, manifest, notes) else None
     artifact = find_artifact(package, manifest, runtime, notes) if runtime else None
     if runtime is None or decoder is None or artifact is None:
         raise RefusedError(*notes.problems)
@@ -57,7 +59,15 @@ def collect(
         "device": device,
     }
     _ask((runtime, decoder), described, artifact.facts, notes)
-    preprocess = preprocess_settings(manifest, network, notes) if network else {}
+    facts = artifact.facts
+    serving = serving_settings(asked, manifest, device, facts, decoder.engine_batch(_plain(facts) or {}), notes)
+    preprocess: dict[str, Any] = {}
+    if serving.profile == tensors.PROFILE:
+        decode = tensors.settle(manifest.task, decode, manifest.outputs, facts, notes)
+    if network:
+        # In capture packages as the capture world has it.
+        interpolation = "linear" if serving.profile == tensors.PROFILE else "area"
+        preprocess = preprocess_settings(manifest, network, notes, interpolation)
     refuse_if(notes.problems)
     parts = Ingredients(
         manifest=manifest,
@@ -68,29 +78,10 @@ def collect(
         decode=decode,
         class_names=names,
         device=device,
-        instances=instances or manifest.serving.get("instances", 1),
+        serving=serving,
         allow_pickles=allow_pickles and bool(artifact.pickles),
     )
     return parts, notes.warnings
-
-
-def _check_profile(asked: str | None, manifest: Manifest, notes: Notes) -> None:
-    profile = asked or manifest.serving.get("profile", capture.PROFILE)
-    if profile != capture.PROFILE:
-        where = "--profile" if asked else f"{MANIFEST}: serving.profile"
-        notes.problems.append(
-            f"{where}: expected {capture.PROFILE}, got {profile}; it is the only one that is served yet"
-        )
-    elif manifest.task in TASKS and manifest.task not in capture.TASKS:
-        notes.problems.append(
-            f"{MANIFEST}: task: expected one of {', '.join(sorted(capture.TASKS))}, got {manifest.task}, which needs "
-            "serving.profile tensors, which is not served yet"
-        )
-    elif manifest.task not in capture.TASKS:
-        notes.problems.append(
-            f"{MANIFEST}: task: expected one of {', '.join(sorted(capture.TASKS))} (profile {profile}), "
-            f"got {manifest.task!r}; correct it"
-        )
 
 
 def _runtime(manifest: Manifest, notes: Notes) -> Family | None:
@@ -107,8 +98,6 @@ def _runtime(manifest: Manifest, notes: Notes) -> Family | None:
 
 def _decoder(manifest: Manifest, notes: Notes) -> Family | None:
     """Return the decoder's family: `detection.layout`, else the stage type, else the one named like the task."""
-    if manifest.task not in capture.TASKS:
-        return None
     families = [family for family in find_families(payload.POSTPROCESSORS) if manifest.task in family.tasks]
     layout, stage_type = manifest.detection.get("layout"), manifest.stage_type
     wanted = layout or stage_type

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
-from convertor import capture, payload
+from convertor import capture, payload, tensors
 from convertor.artifact import Artifact
 from convertor.families import Family
 from convertor.manifest.parse import Manifest
 from convertor.render import render_config
+from convertor.serving import Serving
+from convertor.wire import Batching
 
 MODEL_FORMAT = 1
 # Every release of Triton's image so far installs NumPy 1.x for the python backend, and OpenCV 5 needs NumPy 2.
@@ -97,7 +99,7 @@ class Ingredients:
         decode: model.json's `decode`.
         class_names: Names by class id.
         device: auto, cpu, gpu or tensorrt.
-        instances: Copies of base that serve at the same time.
+        serving: Profile, batches, instances and warm-up.
         allow_pickles: The artifact runs code of its own when it is loaded, and the operator allows it.
     """
 
@@ -109,12 +111,12 @@ class Ingredients:
     decode: Mapping[str, Any]
     class_names: tuple[str, ...]
     device: str
-    instances: int
+    serving: Serving
     allow_pickles: bool
 
 
 def build_plan(name: str, version: int, parts: Ingredients, any_image: bool = False) -> RepositoryPlan:
-    """Return the plan that publishes `parts` as `name`, version `version`, in the capture profile.
+    """Return the plan that publishes `parts` as `name`, version `version`.
 
     Args:
         name: The ensemble's name.
@@ -122,26 +124,62 @@ def build_plan(name: str, version: int, parts: Ingredients, any_image: bool = Fa
         parts: What it is made of.
         any_image: Take images of any size although the package states one: clients of this name may send others.
     """
-    dims = capture.ANY_IMAGE if any_image else _image_dims(parts)
-    kind = "KIND_CPU" if parts.device == "cpu" else "KIND_AUTO"
     described = _model_json(name, version, parts)
     requirements = tuple(PAYLOAD_REQUIREMENTS + parts.runtime.requirements())
-    common = [
+    common = (
         PlannedFile("model.json", Text(json.dumps(described, indent=1, ensure_ascii=False) + "\n")),
         PlannedFile("requirements.txt", Text("".join(f"{line}\n" for line in requirements))),
+    )
+    profile = parts.serving.profile
+    configs = (
+        _tensors(name, version, parts) if profile == tensors.PROFILE else _capture(name, version, parts, any_image)
+    )
+    models = tuple(_planned(kind, values, common, parts) for kind, values in configs)
+    return RepositoryPlan(name, version, profile, parts.manifest.task, models, requirements, parts.allow_pickles)
+
+
+def _planned(
+    kind: str, values: Mapping[str, Any], common: tuple[PlannedFile, PlannedFile], parts: Ingredients
+) -> PlannedModel:
+    config = render_config(kind, values)
+    if kind == "ensemble":
+        # Its version folder needs no file, but git and object stores drop empty folders.
+        return PlannedModel(values["name"], config, common[:1], is_ensemble=True)
+    files = _base_files(parts) if kind == "base" else _code(kind)
+    return PlannedModel(values["name"], config, (*common, *files))
+
+
+def _capture(name: str, version: int, parts: Ingredients, any_image: bool) -> list[tuple[str, dict[str, Any]]]:
+    """Return (folder of templates/, what its config needs) of every model, in the order of publishing."""
+    dims = capture.ANY_IMAGE if any_image else _image_dims(parts)
+    return [
+        ("base", capture.base_config(name, dims, parts.serving.instances, _kind(parts))),
+        ("marshal", capture.marshal_config(name, dims, 1)),
+        ("ensemble", capture.ensemble_config(name, dims, version)),
     ]
-    base = capture.base_config(name, dims, parts.instances, kind)
-    marshal = capture.marshal_config(name, dims, 1)
-    ensemble = capture.ensemble_config(name, dims, version)
-    models = (
-        PlannedModel(f"base_{name}", render_config("base", base), (*common, *_base_files(parts))),
-        PlannedModel(f"marshal_{name}", render_config("marshal", marshal), (*common, *_code("marshal"))),
-        # An ensemble's version folder needs no file, but git and object stores drop empty folders.
-        PlannedModel(name, render_config("ensemble", ensemble), (common[0],), is_ensemble=True),
-    )
-    return RepositoryPlan(
-        name, version, capture.PROFILE, parts.manifest.task, models, requirements, parts.allow_pickles
-    )
+
+
+def _tensors(name: str, version: int, parts: Ingredients) -> list[tuple[str, dict[str, Any]]]:
+    """Return the same for the tensors profile."""
+    task, decode, serving = parts.manifest.task, parts.decode, parts.serving
+    size = serving.max_batch_size
+    warmup = (parts.preprocess["height"], parts.preprocess["width"]) if serving.warmup else None
+    instances = {"instances": serving.instances, "kind": _kind(parts), "gpus": serving.gpus}
+    batching = Batching(serving.queue_delay_us, list(serving.preferred_batch_sizes))
+    outputs = tensors.base_outputs(task, decode)
+    marshal = [("marshal", tensors.marshal_config(name, size, warmup))] if tensors.has_overlay(task) else []
+    return [
+        ("decode", tensors.decode_config(name, size)),
+        ("base", tensors.base_config(name, outputs, instances, size, batching, warmup)),
+        *marshal,
+        *(("ensemble", values) for values in tensors.ensemble_configs(name, version, task, decode, size)),
+    ]
+
+
+def _kind(parts: Ingredients) -> str:
+    if parts.serving.gpus:
+        return "KIND_GPU"
+    return "KIND_CPU" if parts.device == "cpu" else "KIND_AUTO"
 
 
 def _image_dims(parts: Ingredients) -> capture.Dims:
@@ -158,7 +196,8 @@ def _model_json(name: str, version: int, parts: Ingredients) -> dict[str, Any]:
         "name": name,
         "version": version,
         "task": parts.manifest.task,
-        "profile": capture.PROFILE,
+        "profile": parts.serving.profile,
+        **({"max_batch_size": parts.serving.max_batch_size} if parts.serving.max_batch_size else {}),
         "runtime": parts.runtime.name,
         "family": parts.decoder.name,
         "device": parts.device,
@@ -179,6 +218,8 @@ def _execution(parts: Ingredients) -> dict[str, Any]:
         execution["tf32"] = True
     if parts.allow_pickles:
         execution["allow_pickles"] = True
+    if parts.serving.max_engine_batch is not None:
+        execution["max_engine_batch"] = parts.serving.max_engine_batch
     return execution
 
 

@@ -28,8 +28,10 @@ RESIZE_DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def preprocess_settings(manifest: Manifest, network: Network, notes: Notes) -> dict[str, Any]:
-    """Return model.json's `preprocess`."""
+def preprocess_settings(
+    manifest: Manifest, network: Network, notes: Notes, interpolation: str = "area"
+) -> dict[str, Any]:
+    """Return model.json's `preprocess`; `interpolation` is the profile's, for a stage that says none."""
     stage = manifest.stage
     scale = stage.get("image_range_scale", not network.integers)
     if network.integers and scale:
@@ -42,7 +44,7 @@ def preprocess_settings(manifest: Manifest, network: Network, notes: Notes) -> d
         "channels": network.channels,
         "layout": network.layout,
         "preserve_aspect": resize_mode(stage) == "letterbox",
-        "interpolation": stage.get("interpolation", "area"),
+        "interpolation": stage.get("interpolation", interpolation),
         "image_range_scale": scale,
         "mean": mean,
         "std": std,

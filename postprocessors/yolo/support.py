@@ -125,6 +125,19 @@ def derive(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> dict
     return settings
 
 
+def engine_batch(facts: Mapping[str, Any]) -> int | None:
+    """Return the most images in one call for which the graph's results are right; None: any number.
+
+    NMS that Ultralytics (8.4.190, measured) puts into a graph is unrolled for the batch of the export: further images
+    come back with nothing found, and without an error.
+    """
+    metadata: Mapping[str, str] = facts.get("metadata") or {}
+    if "'nms': True" not in metadata.get("args", ""):
+        return None
+    batch = metadata.get("batch", "")
+    return max(1, int(batch)) if batch.isdecimal() else 1
+
+
 def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
     """Return what cannot work, field first.
 
