@@ -13,9 +13,9 @@ from convertor.notes import Notes
 
 PROFILES = (capture.PROFILE, tensors.PROFILE)
 MAX_BATCH_SIZE = 8
-# About an empty round trip on one machine: what comes in answer to the last batch comes together, and a lone client
-# hardly notices. While the engine is busy, requests gather by themselves.
-QUEUE_DELAY_US = 500
+# While base is busy, requests gather by themselves, and a delay then makes batches smaller and not larger: 16 clients, raw
+# and encoded mixed, a base of 20 ms per call: 7.9 requests per batch without, 6.0 with 0.5 ms and 6.9 with 2 ms.
+QUEUE_DELAY_US = 0
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,32 @@ REFUSED = {
     ),
     "unknown runtime": (yolo_manifest(runtime="onix"), None, ["runtime: expected an engine that is here, got 'onix'"]),
     "unknown layout": (detection(layout="yollo"), None, ["got 'yollo'; did you mean yolo?"]),
-    "unknown task": (yolo_manifest(task="detect"), None, ["task: expected one of anomaly, object_detection"]),
-    "tensors profile": (yolo_manifest(serving={"profile": "tensors"}), None, ["serving.profile: expected capture"]),
+    "unknown task": (yolo_manifest(task="detect"), None, ["task: expected one of anomaly, classification, "]),
+    "unknown task in tensors": (
+        yolo_manifest(task="detect", serving={"profile": "tensors"}),
+        None,
+        ["task: expected one of anomaly, classification, "],
+    ),
+    "task of another profile": (
+        yolo_manifest(task="classification"),
+        None,
+        ["task: expected one of anomaly, object_detection in profile capture, got classification"],
+    ),
+    "batches without images": (
+        yolo_manifest(serving={"profile": "tensors", "max_batch_size": 0}),
+        None,
+        ["serving.max_batch_size: expected a whole number from 1 to 1024 in profile tensors, got 0"],
+    ),
+    "preferred sizes above the largest": (
+        yolo_manifest(serving={"profile": "tensors", "preferred_batch_sizes": [4, 16]}),
+        None,
+        ["serving.preferred_batch_sizes: expected sizes up to max_batch_size, 8, got [4, 16]"],
+    ),
+    "GPUs": (
+        yolo_manifest(device="cpu", serving={"profile": "tensors", "gpus": [1, 1]}),
+        None,
+        ["serving.gpus: expected each GPU once, got [1, 1]", "serving.gpus: expected none with device cpu"],
+    ),
     "more than one stage": (stages({}, {}), None, ["model_graph.stages: expected one stage, got 2"]),
     "another graph": (
         edited(lambda manifest: manifest["model_graph"].update(model_graph_type="chain")),
@@ -201,6 +225,11 @@ def test_an_output_that_is_or_lies_below_a_file(work: Path, capsys: Capture, out
             ["p.zip", "-o", "m", "--instances", "²"],
             "--instances: expected a whole number from 1 to 256",
             id="not a number",
+        ),
+        pytest.param(
+            ["p.zip", "-o", "m", "--max-batch-size", "0"],
+            "--max-batch-size: expected a whole number from 1 to 1024, got '0'",
+            id="no batch",
         ),
         pytest.param(["p.zip", "-o", "m", "--device", "tpu"], "--device: invalid choice: 'tpu'", id="device"),
         pytest.param(["p.zip", "-o", "m", "--profile", "x"], "--profile: invalid choice: 'x'", id="profile"),
@@ -347,12 +376,29 @@ def test_dry_run_refuses_too(work: Path) -> None:
     assert cli.convert_main(["p.zip", "-o", "models", "--dry-run"]) == 1
 
 
-def test_profile_of_the_command_line_wins_and_is_named(work: Path, capsys: Capture) -> None:
+def test_profile_of_the_command_line_wins(work: Path, capsys: Capture) -> None:
     write_zip(work / "p.zip", yolo_manifest())
-    assert cli.convert_main(["p.zip", "-o", "models", "--profile", "tensors"]) == 1
-    assert "--profile: expected capture, got tensors; " in capsys.readouterr().err
+    assert cli.convert_main(["p.zip", "-o", "models", "--profile", "tensors", "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("p version 1 (profile tensors, task object_detection)\n")
     write_zip(work / "p.zip", yolo_manifest(serving={"profile": "tensors"}))
-    assert cli.convert_main(["p.zip", "-o", "models", "--profile", "capture"]) == 0
+    assert cli.convert_main(["p.zip", "-o", "models", "--profile", "capture", "--max-batch-size", "4"]) == 0
+    assert "--max-batch-size: not used, because profile capture takes one image" in capsys.readouterr().err
+
+
+def test_the_tensors_profile_is_published_and_another_profile_needs_replace(work: Path, capsys: Capture) -> None:
+    write_zip(work / "p.zip", yolo_manifest(serving={"profile": "tensors"}))
+    assert cli.convert_main(["p.zip", "-o", "models", "--json"]) == 0
+    out, err = capsys.readouterr()
+    (result,) = json.loads(out)
+    assert result["models"] == ["decode_p", "base_p", "marshal_p", "p_encoded", "p"]
+    assert "published in models (decode_p, base_p, marshal_p, p_encoded, p; " in err
+    assert cli.convert_main(["p.zip", "-o", "models"]) == 0
+    assert "already there" in capsys.readouterr().err
+
+    assert cli.convert_main(["p.zip", "-o", "models", "--profile", "capture"]) == 1
+    assert "p: profile tensors -> capture; " in capsys.readouterr().err
+    assert cli.convert_main(["p.zip", "-o", "models", "--profile", "capture", "--replace"]) == 0
+    assert sorted(path.name for path in (work / "models").iterdir()) == ["base_p", "marshal_p", "p"]
 
 
 def test_control_characters_never_reach_the_terminal(work: Path, capsys: Capture) -> None:

@@ -122,6 +122,8 @@ BAD_VALUES: list[tuple[str, str | None, tuple[Any, ...]]] = [
     ("serving.profile", None, ("Capture", 1, "")),
     ("serving.max_batch_size", None, (-1, 1025, "8", 1.5, True)),
     ("serving.instances", None, (*BAD_WHOLE, 257)),
+    ("serving.gpus", None, (0, [], [-1], [256], ["0"], [True])),
+    ("serving.preferred_batch_sizes", None, (8, [], [0], [1025], ["8"], [True])),
     ("serving.queue_delay_us", None, (-1, 1.5, "100", True)),
     ("serving.warmup", None, BAD_BOOLEAN),
     ("serving.threads", None, (*BAD_WHOLE, 1025)),

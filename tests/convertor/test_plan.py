@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,8 @@ from convertor.convert import Prepared
 from convertor.model_config import parse_config
 from convertor.plan import PackageMember, PayloadFile, describe_plan
 from tests.convertor.conversions import model_json, prepared, texts
+from tests.convertor.goldens import check_golden
 from tests.convertor.packages import anomaly_manifest, onnx_bytes, yolo_manifest
-
-GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
 
 def yolo(folder: Path, **options: Any) -> Prepared:
@@ -55,23 +52,9 @@ def anomaly(folder: Path) -> Prepared:
 PACKAGES = {"yolo": yolo, "rf_detr": rf_detr, "anomaly": anomaly}
 
 
-def differences(golden: str, text: str, path: str) -> str:
-    lines = (part.splitlines(keepends=True) for part in (golden, text))
-    return "".join(difflib.unified_diff(*lines, f"golden/{path}", path))
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_generated_text_is_the_golden_one(tmp_path: Path, package: str) -> None:
-    found = {f"{package}/{path}": text for path, text in texts(PACKAGES[package](tmp_path).plan).items()}
-    if os.environ.get("UPDATE_GOLDENS"):
-        for path, text in found.items():
-            (GOLDEN / path).parent.mkdir(parents=True, exist_ok=True)
-            (GOLDEN / path).write_text(text, "utf-8")
-    folder = GOLDEN / package
-    golden = {f.relative_to(GOLDEN).as_posix(): f.read_text("utf-8") for f in folder.rglob("*") if f.is_file()}
-    assert sorted(found) == sorted(golden)
-    changed = "\n".join(differences(golden[path], found[path], path) for path in found if found[path] != golden[path])
-    assert not changed, f"\n{changed}"
+    check_golden(package, texts(PACKAGES[package](tmp_path).plan))
 
 
 # The wire contract's capture profile, typed here a second time; IMAGE stands for the image's dims.

@@ -58,9 +58,9 @@ def test_an_unknown_detection_key_is_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", [task for task in keys.TASKS if task not in ("anomaly", "object_detection")])
-def test_tasks_that_are_not_served_yet_are_refused(tmp_path: Path, task: str) -> None:
+def test_tasks_of_the_other_profile_are_refused(tmp_path: Path, task: str) -> None:
     manifest: dict[str, Any] = {**yolo_manifest(), "task": task}
     assert refused(tmp_path, manifest, {"model.onnx": onnx_bytes()}) == [
-        f"manifest.json: task: expected one of anomaly, object_detection, got {task}, which needs serving.profile "
-        "tensors, which is not served yet"
+        f"manifest.json: task: expected one of anomaly, object_detection in profile capture, got {task}, which only "
+        "profile tensors serves; set serving.profile to tensors, or give --profile tensors"
     ]

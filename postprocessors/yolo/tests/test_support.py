@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from postprocessors.yolo.support import DEFAULTS, NAMES, PRESETS, TASKS, advise, check, derive
+from postprocessors.yolo.support import DEFAULTS, NAMES, PRESETS, TASKS, advise, check, derive, engine_batch
 
 ULTRALYTICS = {"stride": "32", "task": "detect", "head": "Detect", "end2end": "False", "args": "{'nms': None}"}
 
@@ -117,6 +117,21 @@ def test_metadata_settles(metadata: dict[str, str], settings: dict[str, Any]) ->
 
 def test_nothing_is_derived_without_a_graph() -> None:
     assert derive(described(), None) == {}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "images"),
+    [
+        pytest.param({}, None, id="says-nothing"),
+        pytest.param({**ULTRALYTICS, "batch": "1"}, None, id="raw"),
+        pytest.param({**ULTRALYTICS, "end2end": "True", "batch": "1", "args": "{'nms': False}"}, None, id="v26"),
+        pytest.param({**ULTRALYTICS, "batch": "4", "args": "{'batch': 4, 'nms': True}"}, 4, id="nms"),
+        pytest.param({**ULTRALYTICS, "args": "{'nms': True}"}, 1, id="nms-without-batch"),
+        pytest.param({**ULTRALYTICS, "batch": "0", "args": "{'nms': True}"}, 1, id="nms-with-nonsense"),
+    ],
+)
+def test_nms_in_the_graph_is_right_for_the_batch_of_the_export(metadata: dict[str, str], images: int | None) -> None:
+    assert engine_batch(facts([1, 300, 6], **metadata)) == images
 
 
 def test_a_graph_of_another_task_is_advised_on() -> None:
