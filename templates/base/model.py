@@ -1,4 +1,4 @@
-"""`base_<m>`: image in, verdict or detections out: preprocess, engine, decode.
+"""`base_<m>`: images in, what was found out: preprocess, engine, decode.
 
 Payload: copied byte for byte and run inside the server's python (3.9 or newer); needs numpy and opencv.
 """
@@ -14,26 +14,32 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, 
 import json
 import traceback
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Union
 
 import triton_python_backend_utils as pb_utils
 from capture_outputs import pack
-from postprocessors.contract import DecodeError, Decoder, DecoderConfig, DecodeValueError, make_decoder
-from postprocessors.geometry import FrameGeometry
-from postprocessors.results import Result
+from pipeline import Answer, Found, Job, Pipeline
+from postprocessors.contract import DecodeError
+from postprocessors.results import Detections
 from postprocessors.server_checks import check_numpy
+from postprocessors.server_metrics import ServerMetrics
+from request_parameters import ParameterError, read_overrides
 from runtimes.contract import Runner, RunnerError, RunnerOptions, make_runner
-from runtimes.preprocessors.base import BasePreprocessor
 from runtimes.preprocessors.colour import ImageError
+from tensors_outputs import Array, TensorsOutputs
 
-KNOWN_ERRORS = (DecodeError, ImageError, RunnerError)
+KNOWN_ERRORS = (DecodeError, ImageError, ParameterError, RunnerError)
+CLIENTS_FAULT = (ImageError, ParameterError)
+# The label of convertor_request_failures_total.
+FAULTS = {ImageError: "image", ParameterError: "parameter", RunnerError: "engine", DecodeError: "decode"}
+
+Asked = Union["list[Job]", Exception]
 
 
 class TritonPythonModel:
-    """Triton's python model: one image per request, one response per request."""
+    """Triton's python model: the images of all requests of a call together, one response per request."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the engine and try it: what cannot work fails here and not at the first request."""
@@ -41,52 +47,85 @@ class TritonPythonModel:
         # __file__, not args["model_repository"]: releases differ in what they put there.
         folder = Path(__file__).resolve().parent
         self._model: dict[str, Any] = json.loads((folder / "model.json").read_text("utf-8"))
-        self._mask_dims = _output_dims(args["model_config"], "mask")
+        outputs = _output_dims(args["model_config"])
+        self._tensors = TensorsOutputs(self._model, list(outputs)) if self._model["profile"] == "tensors" else None
+        self._mask_dims = outputs.get("mask", [])
+        self._metrics = ServerMetrics(pb_utils, f"base_{self._model['name']}", str(self._model["version"]))
         try:
-            self._preprocess = BasePreprocessor(self._model["preprocess"])
             self._runner: Runner = make_runner(self._model["runtime"], _runner_options(self._model, folder, args))
-            self._warm_up()
+            self._pipeline = Pipeline(self._model, self._runner, self._metrics, self._warn)
+            self._pipeline.warm_up()
         except KNOWN_ERRORS as error:
             raise pb_utils.TritonModelException(str(error)) from error
         self._log_details()
-        self._show_device()
+        self._metrics.device(self._model["device"], self._runner.details["device"])
+        if self._metrics.problem:
+            pb_utils.Logger.log_info(f"{self._title()}: no metric of its device: {self._metrics.problem}")
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """Answer every request; an error of one is an error of that one only."""
-        return [self._respond(request) for request in requests]
+        asked = [self._read(request) for request in requests]
+        answers = iter(self._pipeline.run([job for jobs in asked if isinstance(jobs, list) for job in jobs]))
+        return [
+            self._respond(request, jobs, list(islice(answers, len(jobs))) if isinstance(jobs, list) else [jobs])
+            for request, jobs in zip(requests, asked)
+        ]
 
     def finalize(self) -> None:
         """Release the engine."""
         self._runner.close()
 
-    def _respond(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
+    def _read(self, request: pb_utils.InferenceRequest) -> Asked:
+        """Return the request's images, each with its parameters, or what is wrong with it."""
         try:
             tensor = pb_utils.get_input_tensor_by_name(request, "input")
             if tensor is None:
                 raise ImageError("input: expected an image, got a request without it")
             image = tensor.as_numpy()
-            tensors = pack(self._infer(image), image.shape, self._mask_dims)
-        except ImageError as error:
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
-        except KNOWN_ERRORS as error:
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
-        # The engine and NumPy may raise anything; the request gets the reason, the log the traceback.
+            if self._tensors is None:
+                return [Job(image)]
+            if image.ndim != 4 or not len(image):
+                raise ImageError(f"input: expected images [B, H, W, 3], got shape {list(image.shape)}")
+            overrides = read_overrides(request.parameters(), self._model["decode"])
+            return [Job(one, overrides) for one in image]
         except Exception as error:
-            pb_utils.Logger.log_error(traceback.format_exc())
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"inference failed: {reason[:500]}"))
+            return error
+
+    def _respond(
+        self, request: pb_utils.InferenceRequest, asked: Asked, answers: Sequence[Answer]
+    ) -> pb_utils.InferenceResponse:
+        failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
+        if failed is not None:
+            return self._refuse(failed)
+        found = [answer for answer in answers if isinstance(answer, Found)]
+        try:
+            tensors = self._pack(request, asked, found)
+        except Exception as error:
+            return self._refuse(error)
+        self._metrics.add("images", len(found))
+        self._metrics.add("detections", sum(len(x.result) for x in found if isinstance(x.result, Detections)))
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
 
-    def _warm_up(self) -> None:
-        """Run a grey image, and make the decoder on the way: some engines know their outputs after the first run."""
-        batch, placements = self._preprocess([np.full((*self._preprocess.network, 3), 114, np.uint8)])
-        raw = self._runner(batch)
-        self._decode: Decoder = make_decoder(self._model["family"], _decoder_config(self._model, self._runner))
-        try:
-            self._decode(raw, [FrameGeometry(*placement) for placement in placements])
-        except DecodeValueError as error:
-            # A flat image has no variance, which some networks divide by: no verdict on the model.
-            pb_utils.Logger.log_warn(f"{self._title()}: a grey test image gives no result: {error}")
+    def _pack(self, request: pb_utils.InferenceRequest, asked: Asked, found: Sequence[Found]) -> Mapping[str, Array]:
+        if self._tensors is None:
+            return pack(found[0].result, found[0].frame.source, self._mask_dims)
+        masks = isinstance(asked, list) and asked[0].overrides.masks
+        return self._tensors.pack(found, request.requested_output_names(), masks)
+
+    def _refuse(self, error: Exception) -> pb_utils.InferenceResponse:
+        fault = next((fault for kind, fault in FAULTS.items() if isinstance(error, kind)), "internal")
+        self._metrics.add("request_failures", 1, reason=fault)
+        if isinstance(error, CLIENTS_FAULT):
+            refusal = pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
+        elif isinstance(error, KNOWN_ERRORS):
+            refusal = pb_utils.TritonError(str(error))
+        else:
+            # The engine and NumPy may raise anything; the request gets the reason, the log the traceback.
+            lines = traceback.format_exception(type(error), error, error.__traceback__)
+            pb_utils.Logger.log_error("".join(lines))
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            refusal = pb_utils.TritonError(f"inference failed: {reason[:500]}")
+        return pb_utils.InferenceResponse(error=refusal)
 
     def _log_details(self) -> None:
         details = dict(self._runner.details)
@@ -96,37 +135,13 @@ class TritonPythonModel:
             place = "the CPU" if details["device"] == "cpu" else details["device"]
             pb_utils.Logger.log_info(f"{self._title()}: device {self._model['device']}: runs on {place}: {fallback}")
         if warning:
-            pb_utils.Logger.log_warn(f"{self._title()}: {warning}")
+            self._warn(warning)
 
-    def _show_device(self) -> None:
-        """Show on /metrics what runs: a GPU that was wanted and not got should not go unseen."""
-        labels = {
-            "model": f"base_{self._model['name']}",
-            "version": str(self._model["version"]),
-            "wanted": self._model["device"],
-            "device": self._runner.details["device"],
-        }
-        try:
-            # Both are kept, to the end: letting a family go takes the other models' series with it.
-            self._metrics = pb_utils.MetricFamily(
-                name="convertor_model_device",
-                description="The device that a model's engine runs on, beside the one that was wanted; always 1",
-                kind=pb_utils.MetricFamily.GAUGE,
-            )
-            self._metric = self._metrics.Metric(labels=labels)
-            self._metric.set(1)
-        # Releases before 23.05 have none, and an operator may have switched metrics off: no reason not to serve.
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            pb_utils.Logger.log_info(f"{self._title()}: no metric of its device: {reason}")
+    def _warn(self, line: str) -> None:
+        pb_utils.Logger.log_warn(f"{self._title()}: {line}")
 
     def _title(self) -> str:
         return f"{self._model['name']} version {self._model['version']}"
-
-    def _infer(self, image: np.ndarray[Any, np.dtype[Any]]) -> Result:
-        batch, placements = self._preprocess([image])
-        frames = [FrameGeometry(*placement) for placement in placements]
-        return self._decode(self._runner(batch), frames)[0]
 
 
 def _runner_options(model: Mapping[str, Any], folder: Path, args: Mapping[str, str]) -> RunnerOptions:
@@ -140,16 +155,6 @@ def _runner_options(model: Mapping[str, Any], folder: Path, args: Mapping[str, s
     )
 
 
-def _decoder_config(model: Mapping[str, Any], runner: Runner) -> DecoderConfig:
-    return DecoderConfig(
-        settings=model["decode"],
-        class_names=tuple(model["class_names"]),
-        output_names=tuple(spec.name for spec in runner.outputs),
-        outputs=model["outputs"],
-        task=model["task"],
-    )
-
-
-def _output_dims(model_config: str, name: str) -> list[int]:
-    outputs = {output["name"]: output["dims"] for output in json.loads(model_config)["output"]}
-    return [int(dim) for dim in outputs[name]]
+def _output_dims(model_config: str) -> dict[str, list[int]]:
+    """Return the outputs' dims by name, in the order of config.pbtxt."""
+    return {output["name"]: [int(dim) for dim in output["dims"]] for output in json.loads(model_config)["output"]}

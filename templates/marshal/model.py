@@ -28,6 +28,8 @@ from detections_file import ROOTS_VARIABLE, NotWrittenError, capture_roots, writ
 from overlay import EncodeError, blend_mask, draw_detections, encode_jpeg, encode_png
 from postprocessors.palette import BACKGROUND
 from postprocessors.server_checks import check_numpy
+from postprocessors.server_metrics import ServerMetrics
+from tensors_overlay import draw_batch
 
 Array = npt.NDArray[Any]
 
@@ -36,9 +38,11 @@ _MOST_REASONS = 100
 
 
 class TritonPythonModel:
-    """The capture profile's second step.
+    """The second step of both profiles.
 
-    Inputs: `input` uint8 [H, W, C], `inference_output` uint8 [1], `inference_mask` uint8 [H, W, 3] RGB,
+    Tensors. Inputs: `input` uint8 [B, H, W, 3], `overlay_detections` uint8 [B, n]. Output: `overlay` uint8 [B, n] JPEG.
+
+    Capture. Inputs: `input` uint8 [H, W, C], `inference_output` uint8 [1], `inference_mask` uint8 [H, W, 3] RGB,
     `inference_confidence` and `inference_score` float32 [1], `inference_anomalies` and `metadata` uint8 [n] JSON.
     Outputs: `output` uint8 [n] JSON, `mask` uint8 [n] PNG, `overlay` uint8 [n] JPEG (both empty when there is none),
     `output_anomalous` uint8 [1], `output_confidence` float32 [1].
@@ -58,6 +62,12 @@ class TritonPythonModel:
         facts = json.loads(Path(__file__).with_name("model.json").read_text("utf-8"))
         self._ensemble, self._version = str(facts["name"]), str(facts["version"])
         self._log_prefix = f"marshal_{self._ensemble}"
+        self._metrics = ServerMetrics(pb_utils, self._log_prefix, self._version)
+        self._is_capture = facts.get("profile", "capture") == "capture"
+        if self._is_capture:
+            self._prepare_capture()
+
+    def _prepare_capture(self) -> None:
         self._roots = capture_roots(os.environ)
         self._not_written: set[str] = set()
         if not self._roots:
@@ -71,12 +81,16 @@ class TritonPythonModel:
 
     def _answer(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
         try:
-            return pb_utils.InferenceResponse(self._outputs(request))
+            with self._metrics.stage("overlay"):
+                outputs = self._outputs(request) if self._is_capture else [_overlay(request)]
+            return pb_utils.InferenceResponse(outputs)
         except (RequestError, EncodeError) as error:
-            message, code = str(error), pb_utils.TritonError.INVALID_ARG
+            message, code, fault = str(error), pb_utils.TritonError.INVALID_ARG, "image"
         except Exception as error:  # the other requests of this call still get their answers
             pb_utils.Logger.log_error(f"{self._log_prefix}: {traceback.format_exc()}")
             message, code = f"internal error: {type(error).__name__}: {error}", pb_utils.TritonError.INTERNAL
+            fault = "internal"
+        self._metrics.add("request_failures", 1, reason=fault)
         line = " ".join(f"{self._log_prefix}: {message}".split())
         return pb_utils.InferenceResponse(error=pb_utils.TritonError(line, code))
 
@@ -117,6 +131,10 @@ class TritonPythonModel:
             if len(self._not_written) < _MOST_REASONS and str(error) not in self._not_written:
                 self._not_written.add(str(error))
                 pb_utils.Logger.log_warn(f"{self._log_prefix}: detections file not written: {error}")
+
+
+def _overlay(request: pb_utils.InferenceRequest) -> pb_utils.Tensor:
+    return pb_utils.Tensor("overlay", draw_batch(_array(request, "input"), _array(request, "overlay_detections")))
 
 
 def _array(request: pb_utils.InferenceRequest, name: str) -> Array:

@@ -56,12 +56,21 @@ def draw_detections(image: Image, records: Sequence[Mapping[str, Any]]) -> Image
         records: Best first; the best is drawn last, on top. None: the plain image.
     """
     canvas = to_bgr(image)
-    boxes = [_whole_pixels(record["bounding_box"], canvas.shape) for record in records]
-    for box in reversed(boxes):
-        _draw_box(canvas, box)
-    for box, record in zip(reversed(boxes), reversed(records)):
-        _draw_label(canvas, box, record)
+    draw_boxes(canvas, records)
+    draw_labels(canvas, records)
     return canvas
+
+
+def draw_boxes(canvas: Image, records: Sequence[Mapping[str, Any]]) -> None:
+    """Draw each record's box on a BGR picture, the best last."""
+    for record in reversed(records):
+        _draw_box(canvas, _whole_pixels(record["bounding_box"], canvas.shape))
+
+
+def draw_labels(canvas: Image, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write each record's name and confidence into its box on a BGR picture, the best last."""
+    for record in reversed(records):
+        _draw_label(canvas, _whole_pixels(record["bounding_box"], canvas.shape), record)
 
 
 def blend_mask(image: Image, mask: Image, background: tuple[int, int, int]) -> Image:
