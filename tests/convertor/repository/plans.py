@@ -55,13 +55,14 @@ def make_plan(
     dims: tuple[int, ...] = ANY,
     outputs: tuple[str, ...] = CAPTURE,
     config_marks: str = "",
+    overlay: bool = True,
 ) -> RepositoryPlan:
-    """A capture plan, or with profile tensors one with a decode step and a second ensemble."""
+    """A capture plan, or with profile tensors one with a decode step, a second ensemble, and marshal if `overlay`."""
     facts = {"format": 1, "name": name, "version": version, "task": task, "profile": profile, "source_sha256": ""}
     described = PlannedFile("model.json", Text(json.dumps(facts, indent=2)))
     code = PlannedFile("model.py", PayloadFile(PAYLOAD))
     artifact = PlannedFile("artifact/model.onnx", PackageMember("weights"))
-    prefixes = ["base", "marshal"] if profile == "capture" else ["decode", "base", "marshal"]
+    prefixes = ["base", "marshal"] if profile == "capture" else ["decode", "base", *(["marshal"] if overlay else [])]
     steps = [
         PlannedModel(
             f"{prefix}_{name}",

@@ -56,6 +56,8 @@ SCENARIOS = [
     pytest.param(with_leftovers, {}, OLD, id="upgrade-over-leftovers"),
     pytest.param(published, {"profile": "tensors"}, OLD, id="replace-adding-models"),
     pytest.param(tensors, {"profile": "tensors"}, OLD, id="upgrade-of-two-ensembles"),
+    pytest.param(tensors, {"profile": "tensors", "config_marks": "a larger batch"}, OLD, id="upgrade-of-all-configs"),
+    pytest.param(tensors, {"profile": "tensors", "overlay": False}, OLD, id="replace-dropping-marshal"),
     pytest.param(tensors, {}, OLD, id="replace-dropping-models"),
 ]
 
@@ -106,21 +108,24 @@ def each_step(
         yield number, name, len(record.names) - 1, repository
 
 
-STAGING = ["copy base_cam", "copy marshal_cam", "copy cam", "describe base_cam", "describe marshal_cam", "describe cam"]
+CAPTURE = ["base_cam", "marshal_cam", "cam"]
+TENSORS = ["decode_cam", "base_cam", "marshal_cam", "cam_encoded", "cam"]
 
 
 @pytest.mark.parametrize(
-    ("before", "options", "names"),
+    ("before", "options", "models", "names"),
     [
         pytest.param(
             nothing_yet,
             {},
+            CAPTURE,
             ["create repository", "keep", "place base_cam", "place marshal_cam", "commit cam"],
             id="first",
         ),
         pytest.param(
             with_leftovers,
             {"config_marks": "other instances"},
+            CAPTURE,
             [
                 *("keep", "remove base_cam/2", "remove marshal_cam/2", "remove cam/2"),
                 *("configure base_cam", "place base_cam/2", "configure marshal_cam", "place marshal_cam/2"),
@@ -129,8 +134,30 @@ STAGING = ["copy base_cam", "copy marshal_cam", "copy cam", "describe base_cam",
             id="upgrade",
         ),
         pytest.param(
+            nothing_yet,
+            {"profile": "tensors"},
+            TENSORS,
+            [
+                *("create repository", "keep", "place decode_cam", "place base_cam", "place marshal_cam"),
+                *("commit cam_encoded", "commit cam"),
+            ],
+            id="first-with-two-ensembles",
+        ),
+        pytest.param(
+            tensors,
+            {"profile": "tensors", "config_marks": "a larger batch"},
+            TENSORS,
+            [
+                *("keep", "configure decode_cam", "place decode_cam/2", "configure base_cam", "place base_cam/2"),
+                *("configure marshal_cam", "place marshal_cam/2", "place cam_encoded/2", "place cam/2"),
+                *("commit cam_encoded", "commit cam"),
+            ],
+            id="upgrade-of-two-ensembles",
+        ),
+        pytest.param(
             tensors,
             {},
+            CAPTURE,
             [
                 *("keep", "place base_cam/2", "place marshal_cam/2", "place cam/2", "commit cam"),
                 *("retire cam_encoded", "retire decode_cam"),
@@ -140,12 +167,17 @@ STAGING = ["copy base_cam", "copy marshal_cam", "copy cam", "describe base_cam",
     ],
 )
 def test_order_of_the_steps(
-    before: Callable[[Path], None], options: dict[str, Any], names: list[str], memory_path: Path
+    before: Callable[[Path], None],
+    options: dict[str, Any],
+    models: list[str],
+    names: list[str],
+    memory_path: Path,
 ) -> None:
     before(memory_path / "repository")
     record = Interrupt(-1, lambda: None)
     attempt(memory_path / "repository", NEW, options, record)
-    assert record.names == [*STAGING, "sync", *names]
+    staging = [f"{verb} {model}" for verb in ("copy", "describe") for model in models]
+    assert record.names == [*staging, "sync", *names]
 
 
 @pytest.mark.parametrize(("before", "options", "old"), SCENARIOS)
