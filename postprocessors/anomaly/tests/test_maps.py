@@ -107,9 +107,10 @@ def test_an_index_that_is_no_byte_is_refused(value: int) -> None:
         decoder(pixel_class_names=TWO)([SCORE, pixels], [FRAME])
 
 
-def test_class_scores_that_are_logits_are_refused() -> None:
-    with pytest.raises(DecodeValueError, match=r"got -1 to 3; set outputs.classes.activation to softmax"):
-        decoder()([floats(3, -1)[None]], [FRAME])
+@pytest.mark.parametrize(("values", "got"), [((3, 0.5), "0.5 to 3"), ((0.5, -1), "-1 to 0.5")])
+def test_class_scores_that_are_logits_are_refused(values: tuple[float, float], got: str) -> None:
+    with pytest.raises(DecodeValueError, match=f"got {got}; set outputs.classes.activation to softmax"):
+        decoder()([floats(*values)[None]], [FRAME])
 
 
 ALIKE = [floats(1.0), floats(0.2), MAP]
