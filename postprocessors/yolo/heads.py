@@ -47,10 +47,12 @@ class HeadRule:
     Args:
         classes: How many classes the package states.
         settings: `objectness`, `end_to_end`, `channels_first`: true, false, or null where the rule decides.
+        corners: Whether the boxes of end-to-end rows are corners; else they are centres and sides.
     """
 
-    def __init__(self, classes: int, settings: Mapping[str, Any]) -> None:
+    def __init__(self, classes: int, settings: Mapping[str, Any], corners: bool = True) -> None:
         self.classes = classes
+        self._corners = corners
         self._overrides = {key: settings.get(key) for key in ("objectness", "end_to_end", "channels_first")}
 
     def readings(self, shape: Sequence[int], extras: Sequence[int]) -> list[Reading]:
@@ -116,7 +118,8 @@ class HeadRule:
         falling = (scores[:, 1:] <= scores[:, :-1]).all() and scores.min() >= 0 and scores.max() <= 1
         whole = (ids == np.floor(ids)).all() and ids.min() >= 0 and ids.max() < self.classes
         used = rows[scores > 0]
-        return bool(falling and whole and (used[:, 2:4] >= used[:, :2]).all())
+        sides = used[:, 2:4] - used[:, :2] if self._corners else used[:, 2:4]
+        return bool(falling and whole and (sides >= 0).all())
 
 
 def anchor_counts(network: tuple[int, int], maps: Sequence[Sequence[int]] = STRIDES) -> frozenset[int]:
