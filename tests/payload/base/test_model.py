@@ -171,8 +171,7 @@ def test_odd_numbers_in_the_warm_up_are_a_warning(
             "rf_detr",
             [np.zeros((1, 300, 4), np.float32)],
             {},
-            "rf_detr: expected boxes [B, Q, 4] and logits [B, Q, C], got [1, 300, 4]; "
-            "an export with one output is layout detr",
+            "rf_detr: expected boxes [B, Q, 4] and logits [B, Q, C], got [1, 300, 4]",
             id="one-output",
         ),
         pytest.param(
