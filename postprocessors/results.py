@@ -56,7 +56,7 @@ class Detections:
         labels: One name per detection.
         thresholds: The score that each detection had to reach, as the package states it.
         masks: One mask per detection; None where the task has none.
-        keypoints: float32 [n, P, 3], x and y in source pixels (not clipped) and visibility 0..1; None likewise.
+        keypoints: float32 [n, P, 3], x and y in source pixels, inside the image, and visibility 0..1; None likewise.
         rotated: float32 [n, 5], cx, cy, w, h in source pixels and the angle in radians; `boxes` encloses it.
     """
 

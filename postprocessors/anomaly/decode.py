@@ -48,7 +48,7 @@ class AnomalyDecoder:
                 pixel classes are more than the outputs tell apart.
             DecodeValueError: The score is not finite, class scores are no probabilities, or pixels have no class.
         """
-        heads = self._find_heads(outputs)
+        heads = self._find_heads(outputs, len(frames))
         for head in heads.values():
             if len(head) != len(frames):
                 raise DecodeError(f"anomaly: expected {len(frames)} images, got {shapes_of(list(heads.values()))}")

@@ -16,6 +16,9 @@ import numpy as np
 from ..adapter import OutputAdapter
 from ..contract import Array, DecodeError, shapes_of
 
+# An output's name and its numbers.
+Pair = tuple[str, Array]
+
 # What each meaning looks like, in the order in which a score is looked for.
 LAYOUTS = {
     "classes": "class probabilities [B, C]",
@@ -47,17 +50,16 @@ class HeadFinder:
         self._names = [name.lower() for name in names]
         self._pixel_classes = pixel_classes
 
-    def __call__(self, outputs: Sequence[Array]) -> dict[str, Array]:
-        """Return the output of each meaning, batch axis first: a verdict's, and others where there is no doubt.
+    def __call__(self, outputs: Sequence[Array], images: int) -> dict[str, Array]:
+        """Return the output of each meaning for so many images, batch axis first, where there is no doubt.
 
         Raises:
             DecodeError: No output can give a verdict; or several alike can; or a named one has another shape.
         """
-        heads: dict[str, Array] = {}
-        for meaning in LAYOUTS:
-            head = self._adapter.get(meaning, outputs) if self._adapter else self._alike(meaning, outputs, heads)
-            if head is not None:
-                heads[meaning] = _pooled(np.atleast_1d(head)) if meaning == "classes" else np.atleast_1d(head)
+        found = self._named(outputs) if self._adapter else self._seen(outputs, images)
+        heads = {meaning: np.atleast_1d(head) for meaning, head in found.items()}
+        if "classes" in heads:
+            heads["classes"] = _pooled(heads["classes"])
         for meaning, head in heads.items():
             if not _fits(meaning, head):
                 raise DecodeError(f"anomaly: expected {LAYOUTS[meaning]} as {meaning}, got {shapes_of([head])}")
@@ -68,22 +70,54 @@ class HeadFinder:
             )
         return heads
 
-    def _alike(self, meaning: str, outputs: Sequence[Array], found: dict[str, Array]) -> Array | None:
+    def _named(self, outputs: Sequence[Array]) -> dict[str, Array]:
+        named = {meaning: self._adapter.get(meaning, outputs) for meaning in LAYOUTS}
+        return {meaning: head for meaning, head in named.items() if head is not None}
+
+    def _seen(self, outputs: Sequence[Array], images: int) -> dict[str, Array]:
+        """Return what types, shapes and names tell."""
         names = self._names if len(self._names) == len(outputs) else [""] * len(outputs)
-        alike = [(name, output) for name, output in zip(names, outputs) if meaning_of(output) == meaning]
-        if len(alike) > 1:
-            worded = [(name, output) for name, output in alike if any(word in name for word in _WORDS[meaning])]
-            alike = worded or alike
-        if meaning == "pixel_classes" and len(alike) > 1:
-            alike = [one for one in alike if one[1].ndim == 4 and one[1].shape[1] == self._pixel_classes] or alike
-        if len(alike) < 2:
-            return alike[0][1] if alike else None
-        if (meaning in OF_VERDICT and not found) or (meaning == "pixel_classes" and self._pixel_classes):
-            raise DecodeError(
-                f"anomaly: expected one output with {LAYOUTS[meaning]}, got {len(alike)}: "
-                f"{shapes_of([output for _, output in alike])}; name it in the manifest's outputs.{meaning}"
+        pairs = list(zip(names, outputs))
+        # A vector or table of another length is a constant of the model; if nothing fits, the caller says so.
+        pairs = [pair for pair in pairs if _is_of(images, pair[1])] or pairs
+        chosen = {meaning: self._likeliest(meaning, pairs) for meaning in LAYOUTS}
+        if chosen["classes"] and chosen["score"]:
+            # A class head, or features beside a score: only names tell.
+            has_score, has_classes = (
+                any(_is_worded(meaning, name) for name, _ in chosen[meaning]) for meaning in ("score", "classes")
             )
-        return None
+            if has_score == has_classes:
+                raise _doubt("score or one with class probabilities [B, C]", chosen["score"] + chosen["classes"])
+            chosen["classes" if has_score else "score"] = []
+        verdict = next((meaning for meaning in OF_VERDICT if chosen[meaning]), None)
+        for meaning in (verdict, "pixel_classes" if self._pixel_classes else None):
+            if meaning is not None and len(chosen[meaning]) > 1:
+                raise _doubt(meaning, chosen[meaning])
+        return {meaning: alike[0][1] for meaning, alike in chosen.items() if len(alike) == 1}
+
+    def _likeliest(self, meaning: str, pairs: list[Pair]) -> list[Pair]:
+        """Return the outputs that look like the meaning; of several, those that rather are it than the others."""
+        alike = [pair for pair in pairs if meaning_of(pair[1]) == meaning]
+        if len(alike) > 1:
+            alike = [pair for pair in alike if _is_worded(meaning, pair[0])] or alike
+        if len(alike) > 1 and meaning == "pixel_classes":
+            alike = [pair for pair in alike if pair[1].ndim == 4 and pair[1].shape[1] == self._pixel_classes] or alike
+        return alike
+
+
+def _is_of(images: int, output: Array) -> bool:
+    return meaning_of(output) not in ("classes", "score") or np.atleast_1d(output).shape[0] == images
+
+
+def _is_worded(meaning: str, name: str) -> bool:
+    return any(word in name for word in _WORDS[meaning])
+
+
+def _doubt(wanted: str, pairs: list[Pair]) -> DecodeError:
+    shapes = shapes_of([output for _, output in pairs])
+    return DecodeError(
+        f"anomaly: expected one output as {wanted}, got {len(pairs)}: {shapes}; name it in the manifest's outputs"
+    )
 
 
 def meaning_of(output: Array) -> str | None:

@@ -69,6 +69,23 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
     return [*_normal_ids(settings, facts["outputs"]), *_pixel_names(settings, facts["outputs"])]
 
 
+def advise(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
+    """Return what is likely a mistake, but may be meant, field first."""
+    outputs: Sequence[Mapping[str, Any]] = (facts or {}).get("outputs", [])
+    advice: list[str] = []
+    if manifest["stage"].get("normalize") and {"pred_score", "anomaly_map"} <= {output["name"] for output in outputs}:
+        advice.append(
+            f"{_STAGE}.normalize: is true, but anomalib's graphs normalise themselves since 1.0; set it to false, or "
+            "preset to anomalib, unless this one does not"
+        )
+    names = len(manifest["settings"]["pixel_class_names"])
+    planes = [output["shape"][1] for output in outputs if len(output["shape"]) == 4 and output["shape"][1] != 1]
+    if names and len(planes) == 1 and isinstance(planes[0], int) and planes[0] != names and not manifest["outputs"]:
+        fewer = "a class without one is class_<id>" if names < planes[0] else "the rest is not used"
+        advice.append(f"model_graph.pixel_level_classes: {names} names for {planes[0]} classes of the graph; {fewer}")
+    return advice
+
+
 def _values(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the keys that no other decoder has."""
     threshold, score_range = settings["pixel_threshold"], settings["score_range"]

@@ -42,6 +42,7 @@ class ClassificationDecoder:
         activation = config.outputs.get("scores", {}).get("activation", "none")
         self._exclusive = not settings["multi_label"] and activation != "sigmoid"
         self._adapter = config.adapter()
+        self._rules: ClassRules | None = None
 
     def __call__(self, outputs: Sequence[Array], frames: Sequence[FrameGeometry]) -> list[Classification]:
         """Decode the raw outputs (batch axis first); one Classification per frame, empty where no class passes.
@@ -55,7 +56,10 @@ class ClassificationDecoder:
         scores = self._scores(outputs)
         if len(scores) != len(frames):
             raise DecodeError(f"classification: expected {len(frames)} images, got {shapes_of([scores])}")
-        rules = ClassRules(self._settings, self._names, scores.shape[1])
+        # Which columns there are is known with the first outputs; with 20,000 classes this takes milliseconds.
+        if self._rules is None or len(self._rules.names) != scores.shape[1]:
+            self._rules = ClassRules(self._settings, self._names, scores.shape[1])
+        rules = self._rules
         return [self._decode_image(row, rules) for row in scores]
 
     def _scores(self, outputs: Sequence[Array]) -> FloatArray:

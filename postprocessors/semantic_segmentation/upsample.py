@@ -26,8 +26,8 @@ ClassMask = npt.NDArray[np.uint8]
 
 # A tile is as many source pixels wide and high as this many cells are, within limits: a wide one has more classes, a
 # narrow one more overhead.
-_CELLS = 8
-_LEAST, _MOST = 96, 256
+_CELLS = 6
+_LEAST, _MOST = 128, 256
 # Infinities cannot be interpolated; these rank the same.
 _HUGE = np.float32(1e30)
 

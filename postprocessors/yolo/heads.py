@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contract import Array
+from .candidates import SCORE_SLACK
 
 # Strides of the feature maps: P3 to P5, which most have; with P6, with P2, with both, tiny ones, P2 to P4, P4 to P6.
 STRIDES = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32), (4, 8, 16, 32, 64), (16, 32), (4, 8, 16), (16, 32, 64))
@@ -47,10 +48,12 @@ class HeadRule:
     Args:
         classes: How many classes the package states.
         settings: `objectness`, `end_to_end`, `channels_first`: true, false, or null where the rule decides.
+        corners: Whether the boxes of end-to-end rows are corners; else they are centres and sides.
     """
 
-    def __init__(self, classes: int, settings: Mapping[str, Any]) -> None:
+    def __init__(self, classes: int, settings: Mapping[str, Any], corners: bool = True) -> None:
         self.classes = classes
+        self._corners = corners
         self._overrides = {key: settings.get(key) for key in ("objectness", "end_to_end", "channels_first")}
 
     def readings(self, shape: Sequence[int], extras: Sequence[int]) -> list[Reading]:
@@ -109,14 +112,22 @@ class HeadRule:
         return next((reading for reading in readings if not reading.end_to_end), readings[0])
 
     def _looks_end_to_end(self, rows: Array) -> bool:
-        """Return whether the columns 4 and 5 of [B, K, 6 + E] can be falling scores and class numbers."""
-        scores, ids = rows[..., 4].astype(np.float32), rows[..., 5].astype(np.float32)
-        if not (scores > 0).any() or not np.isfinite(rows[..., :6]).all():
+        """Return whether the columns 4 and 5 of [B, K, 6 + E] can be falling scores and class numbers.
+
+        Padding tells nothing but that it stands last, and rows that hold no number tell nothing at all.
+        """
+        front = rows[..., :6].astype(np.float32)
+        known = np.isfinite(front).all(axis=2)
+        scores = np.maximum(front[..., 4], 0)
+        used = front[known & (scores > 0)]
+        if not len(used):
             return False
-        falling = (scores[:, 1:] <= scores[:, :-1]).all() and scores.min() >= 0 and scores.max() <= 1
+        falling = all((np.diff(row[finite]) <= 0).all() for row, finite in zip(scores, known))
+        ids = used[:, 5]
         whole = (ids == np.floor(ids)).all() and ids.min() >= 0 and ids.max() < self.classes
-        used = rows[scores > 0]
-        return bool(falling and whole and (used[:, 2:4] >= used[:, :2]).all())
+        # A weak row may be turned inside out: nothing keeps a graph's distances positive.
+        has_sides = (used[:, 2:4] >= (used[:, :2] if self._corners else 0)).all(axis=1).mean() >= 0.5
+        return bool(falling and whole and has_sides and used[:, 4].max() <= 1 + SCORE_SLACK)
 
 
 def anchor_counts(network: tuple[int, int], maps: Sequence[Sequence[int]] = STRIDES) -> frozenset[int]:

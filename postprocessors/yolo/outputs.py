@@ -55,7 +55,8 @@ class OutputRule:
         self._task = task
         self._names = [name.lower() for name in config.output_names]
         self._adapter = config.adapter()
-        self._heads = HeadRule(self._classes, config.settings)
+        corners = (config.settings.get("box_format") or task.box_format) == "xyxy"
+        self._heads = HeadRule(self._classes, config.settings, corners)
         # What the shape of the only output has settled: it is the same for every batch.
         self._settled: dict[tuple[int, ...], Reading] = {}
 

@@ -155,6 +155,9 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
             "detection.num_classes: expected the number of classes the model was trained on, got nothing; "
             "set it, or list detection.class_names"
         ]
+    keypoints = manifest["settings"].get("keypoints")
+    if keypoints and keypoints[1] not in (2, 3):
+        return [f"detection.keypoints: expected [points, 2 or 3] (x, y, visibility), got {keypoints}; correct it"]
     if manifest["outputs"] or not facts:
         return []
     return _shapes([output["shape"] for output in facts["outputs"]], classes, manifest)
@@ -206,6 +209,11 @@ def _shapes(shapes: Sequence[Sequence[Any]], classes: int, manifest: Mapping[str
         return []
     heads = [shape for shape in shapes if len(shape) == 3]
     got = ", ".join(str(list(shape)) for shape in shapes)
+    if _task(manifest) == "instance_segmentation" and not any(len(shape) == 4 for shape in shapes):
+        return [
+            f"task: expected an output of rank 4 (the masks' prototypes) for instance_segmentation, got {got} from the "
+            "graph; export the segmentation model whole, or set task to object_detection"
+        ]
     if not heads:
         if any(len(shape) == 2 and shape[1] == 7 for shape in shapes):
             return []
@@ -244,11 +252,22 @@ def _extras(shapes: Sequence[Sequence[Any]], classes: int, manifest: Mapping[str
     if task == "instance_segmentation":
         return prototypes or [32]
     if task == "keypoint_detection":
-        return [points * values]
+        stated = manifest["settings"].get("keypoints") is not None
+        return [points * values] if stated else [points * values, *_points(shapes, classes)]
     if task == "oriented_detection":
         return [1]
     stated = classes == 1 or manifest["settings"].get("keypoints") is not None
     return [0, *prototypes, *([points * values] if stated else [])]
+
+
+def _points(shapes: Sequence[Sequence[Any]], classes: int) -> list[int]:
+    """Return the counts of channels behind a head's scores that can only be points of x, y and visibility.
+
+    That is an odd multiple of 3, as tasks_keypoint_detection.py has it; an even one could be points of x and y too.
+    """
+    widths = [axis for shape in shapes if len(shape) == 3 for axis in shape[1:] if isinstance(axis, int)]
+    behind = [width - front for width in widths for front in (4 + classes, 5 + classes, 6)]
+    return [extra for extra in behind if extra > 0 and extra % 6 == 3]
 
 
 def _task(manifest: Mapping[str, Any]) -> str:

@@ -108,14 +108,17 @@ def _only(folder: Path, ending: str) -> Path | None:
 def _metadata(folder: Path) -> tuple[list[Any], list[Any], str | None]:
     """Return inputs, outputs and target of .meta, nothing if it is no JSON: DLR does without, but dies of odd lists."""
     path = _only(folder, ".meta")
+    name = path.name if path else ""
     try:
         value: Any = json.loads(path.read_text("utf-8")) if path else {}
     except ValueError:
         value = {}
-    name = path.name if path else ""
+    except RecursionError:
+        raise RunnerError(f"{name}: is nested too deep for what Neo writes there; convert again") from None
     model = _part(value, "Model", dict, name)
-    target = _part(value, "Requirements", dict, name).get("TargetDeviceType")
-    return _part(model, "Inputs", list, name), _part(model, "Outputs", list, name), target
+    requirements = _part(value, "Requirements", dict, name)
+    target = _part(requirements, "TargetDeviceType", str, name)
+    return _part(model, "Inputs", list, name), _part(model, "Outputs", list, name), target or None
 
 
 def _part(value: Any, key: str, kind: Callable[[], Any], name: str) -> Any:  # noqa: ANN401 - JSON

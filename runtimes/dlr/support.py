@@ -120,14 +120,16 @@ def _output_names(name: str, read: Read) -> list[str]:
     """Return the outputs' names in .meta, none if it is no JSON: DLR does without, but dies of odd lists."""
     try:
         value: Any = json.loads(read(name, _GRAPH_BYTES))
-    except (ValueError, RecursionError):
-        return []
-    try:
         model: Any = value.get("Model", {})
         inputs, outputs = ([str(tensor["name"]) for tensor in model.get(key, [])] for key in ("Inputs", "Outputs"))
-    except (AttributeError, LookupError, TypeError):
+        if not isinstance(value.get("Requirements", {}).get("TargetDeviceType", ""), str):
+            raise TypeError
+    except ValueError:
+        return []
+    except (AttributeError, LookupError, TypeError, RecursionError):
         raise _BadFileError(
-            f"{name}: expected Model.Inputs and Model.Outputs to be lists of tensors with names, got something else, "
+            f"{name}: expected Model.Inputs and Model.Outputs to be lists of tensors with names, and "
+            "Requirements.TargetDeviceType a text, got something else, "
             "on which DLR crashes; take the file out or compile again"
         ) from None
     del inputs

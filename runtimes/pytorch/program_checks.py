@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from .script_checks import FILES_AND_NETWORK
+
 Read = Callable[[str], bytes]
 
 # What torch.export.save of 2.8 to 2.13 writes for one program named "model".
@@ -110,7 +112,10 @@ def _is_expression(value: object) -> bool:
 
 
 def _is_target(value: object) -> bool:
-    return isinstance(value, str) and _TARGET.fullmatch(value) is not None and value not in _NO_TARGETS
+    if not isinstance(value, str) or value in _NO_TARGETS or not _TARGET.fullmatch(value):
+        return False
+    # Among torch's operators, too, are some that map a file into memory, to be written to, or make one.
+    return FILES_AND_NETWORK.search(value.encode()) is None
 
 
 def _is_name(value: object) -> bool:

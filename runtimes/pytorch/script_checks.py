@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 Read = Callable[[str], bytes]
 
 # Of torch 2.13's operators; the last two are torchvision's.
-_WORDS = re.compile(rb"\b(save|from_file|rpc_sync|rpc_async|rpc_remote|read_file|write_file)\b")
+FILES_AND_NETWORK = re.compile(rb"\b(save|from_file|rpc_sync|rpc_async|rpc_remote|read_file|write_file)\b")
 _TOKEN = re.compile(
     rb"\s+|\\\n|#[^\n]*"
     rb'|(?P<text>"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|\w+|.',
@@ -55,7 +55,7 @@ def fixed_devices(names: Sequence[str], read: Read) -> frozenset[str]:
 
 
 def _problems(code: bytes) -> Iterator[str]:
-    for word in _WORDS.finditer(code):
+    for word in FILES_AND_NETWORK.finditer(code):
         yield f"says {word[0].decode()!r}, which can touch files or the network"
     for call in re.finditer(rb"\bgetattr\b", code):
         if not _has_plain_name(code, call.end()):

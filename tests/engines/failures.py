@@ -53,8 +53,8 @@ class Failure:
         return {**said, "runtime": self.runtime, "runtime_artifact": next(iter(self.files())), "device": self.device}
 
 
-def onnx(content: bytes, served: str, name: str = "model.onnx", **more: Any) -> Failure:
-    return Failure("onnx", lambda: {name: content}, served, needs=("onnxruntime",), **more)
+def onnx(content: bytes, served: str, **more: Any) -> Failure:
+    return Failure("onnx", lambda: {"model.onnx": content}, served, needs=("onnxruntime",), **more)
 
 
 def torch(name: str, content: bytes, served: str, refused: str = "", device: str = "auto") -> Failure:

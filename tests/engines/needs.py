@@ -12,7 +12,15 @@ NO_COMPILER = "no C compiler here, which makes DLR's kernels"
 
 
 def installed(*modules: str) -> bool:
-    return all(importlib.util.find_spec(module) for module in modules)
+    return all(_is_there(module) for module in modules)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    # Of a dotted name the packages are imported to look inside.
+    except ModuleNotFoundError:
+        return False
 
 
 def need(*modules: str) -> None:

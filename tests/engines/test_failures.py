@@ -76,7 +76,6 @@ FAILURES: Mapping[str, Failure] = {
         PLUGIN, f"model.onnx: {ORT} has no operator TRT:EfficientNMS_TRT; export again without it"
     ),
     "B87-onnx-two-inputs": onnx(TWO_INPUTS, f"model.onnx: {ONE_INPUT}", refused=f"model.onnx: {ONE_INPUT}"),
-    "B87-onnx-two-inputs-seen-at-load-only": onnx(TWO_INPUTS, f"net.bin: {ONE_INPUT}", name="net.bin"),
     "B90-onnx-no-gpu": onnx(
         graphs.echo(),
         f"device gpu: no usable GPU: {ORT} has no CUDAExecutionProvider; "

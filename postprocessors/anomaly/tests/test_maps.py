@@ -107,9 +107,10 @@ def test_an_index_that_is_no_byte_is_refused(value: int) -> None:
         decoder(pixel_class_names=TWO)([SCORE, pixels], [FRAME])
 
 
-def test_class_scores_that_are_logits_are_refused() -> None:
-    with pytest.raises(DecodeValueError, match=r"got -1 to 3; set outputs.classes.activation to softmax"):
-        decoder()([floats(3, -1)[None]], [FRAME])
+@pytest.mark.parametrize(("values", "got"), [((3, 0.5), "0.5 to 3"), ((0.5, -1), "-1 to 0.5")])
+def test_class_scores_that_are_logits_are_refused(values: tuple[float, float], got: str) -> None:
+    with pytest.raises(DecodeValueError, match=f"got {got}; set outputs.classes.activation to softmax"):
+        decoder()([floats(*values)[None]], [FRAME])
 
 
 ALIKE = [floats(1.0), floats(0.2), MAP]
@@ -121,7 +122,7 @@ def test_outputs_that_look_alike_are_told_by_their_names() -> None:
 
 
 def test_outputs_that_look_alike_without_names_are_refused() -> None:
-    with pytest.raises(DecodeError, match=r"got 2: \[1\], \[1\]; name it in the manifest's outputs.score"):
+    with pytest.raises(DecodeError, match=r"got 2: \[1\], \[1\]; name it in the manifest's outputs"):
         decoder(names=("", "", ""))(ALIKE, [FRAME])
 
 
@@ -133,3 +134,29 @@ def test_features_beside_the_pixel_classes_are_not_taken_for_them() -> None:
     assert (result.class_mask == 1).all()
     # Without pixel classes nobody asks which of them is what.
     assert decoder()([features, planes, SCORE], [FRAME])[0].class_mask is None
+
+
+FEATURES = np.full((1, 512), 0.01, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(("pred_score", "embedding"), 0.7, id="score"),
+        pytest.param(("distance", "class_probabilities"), 511 * 0.01, id="classes"),
+    ],
+)
+def test_a_class_head_and_a_score_are_told_by_their_names(names: tuple[str, str], expected: float) -> None:
+    assert decoder(names=names)([SCORE, FEATURES], [FRAME])[0].score == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("names", [("", ""), ("pred_score", "class_scores")], ids=["none", "both"])
+def test_a_class_head_and_a_score_that_names_do_not_tell(names: tuple[str, str]) -> None:
+    with pytest.raises(DecodeError, match=r"got 2: \[1\], \[1, 512\]; name it"):
+        decoder(names=names)([SCORE, FEATURES], [FRAME])
+
+
+def test_an_output_of_another_batch_is_not_the_one_meant() -> None:
+    assert decoder()([floats(0.9, 0.8, 0.1), SCORE], [FRAME])[0].score == pytest.approx(0.7)
+    memory_bank = np.full((784, 1536), 0.01, np.float32)
+    assert decoder()([memory_bank, SCORE], [FRAME])[0].score == pytest.approx(0.7)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from postprocessors.anomaly.support import DEFAULTS, check
+from postprocessors.anomaly.support import DEFAULTS, advise, check
 
 
 def problems(facts: dict[str, tuple[str, list[Any]]] | None = None, **settings: Any) -> list[str]:
@@ -70,3 +70,32 @@ def test_pixel_classes_that_the_graph_does_not_tell_apart(
     found = problems(outputs, pixel_class_names=names)
     assert len(found) == refused
     assert all(line.startswith("model_graph.pixel_level_classes: expected 2 names") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("planes", "names", "expected"),
+    [
+        pytest.param(3, THREE, None, id="as-many"),
+        pytest.param(None, THREE, None, id="open"),
+        pytest.param(3, [], None, id="no-names"),
+        pytest.param(3, THREE[:2], "2 names for 3 classes of the graph; a class without one", id="fewer"),
+        pytest.param(2, THREE, "3 names for 2 classes of the graph; the rest is not used", id="more"),
+    ],
+)
+def test_names_and_planes_of_another_number(planes: int | None, names: list[str], expected: str | None) -> None:
+    outputs = [{"name": "pixels", "dtype": "float32", "shape": [1, planes, 64, 64]}]
+    described = {"settings": {**DEFAULTS, "pixel_class_names": names}, "outputs": {}, "stage": {}}
+    lines = advise(described, {"outputs": outputs})
+    assert len(lines) == bool(expected)
+    assert all(f"model_graph.pixel_level_classes: {expected}" in line for line in lines)
+    assert advise(described, None) == []
+
+
+@pytest.mark.parametrize(("names", "lines"), [(("pred_score", "anomaly_map"), 1), (("anomaly_map",), 0)])
+def test_anomalib_normalises_itself(names: tuple[str, ...], lines: int) -> None:
+    facts = {"outputs": [{"name": name, "dtype": "float32", "shape": []} for name in names]}
+    described = {"settings": DEFAULTS, "outputs": {}, "stage": {"normalize": True}}
+    found = advise(described, facts)
+    assert len(found) == lines
+    assert all(line.startswith("model_graph.stages[0].normalize: is true, but anomalib") for line in found)
+    assert advise({**described, "stage": {"normalize": False}}, facts) == []

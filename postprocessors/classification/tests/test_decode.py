@@ -71,6 +71,7 @@ FOUR: Answer = ([3, 2, 1, 0], [0.4, 0.3, 0.2, 0.1])
 def test_scores(tensor: np.ndarray, settings: dict[str, Any], expected: Answer) -> None:
     (result,) = decoder(**settings)([tensor], [FRAME])
     assert answer(result) == expected
+    assert ((result.scores >= 0) & (result.scores <= 1)).all()
     assert result.labels == tuple(NAMES[class_id] for class_id in expected[0])
     assert (result.class_ids.dtype, result.scores.dtype) == (np.int32, np.float32)
 
@@ -89,6 +90,7 @@ def test_one_result_per_image_and_names_for_all() -> None:
             floats(0.9, 0, 0.8, 0), {}, r"got 0 to 0.9, 1.7 in total; .* multi_label if several", id="multi-label"
         ),
         pytest.param(LOGITS, {"multi_label": True}, r"0 to 1, got .*activation to sigmoid", id="multi-label-logits"),
+        pytest.param(floats(-0.5, 0.3, 0, 0), {"multi_label": True}, "got -0.5 to 0.3", id="below-zero"),
         pytest.param(floats(*[np.nan] * 4), {}, "expected finite scores, got none", id="B72-all-nan"),
         pytest.param(floats(*[np.nan] * 4), {"use_softmax": True}, "expected finite scores", id="B72-all-nan-logits"),
     ],

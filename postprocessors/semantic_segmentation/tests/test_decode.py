@@ -38,6 +38,7 @@ def decoder(
         pytest.param(SCORES * 7 - 3, {"num_classes": 3}, EXPECTED, id="logits"),
         pytest.param(SCORES.astype(np.float16), {}, EXPECTED, id="half-precision"),
         pytest.param(np.moveaxis(SCORES, 1, -1), {"channels_first": False}, EXPECTED, id="channels-last"),
+        pytest.param(np.moveaxis(SCORES, 1, -1), {"num_classes": 3}, EXPECTED, id="channels-last-by-their-count"),
         pytest.param(INDICES, {}, EXPECTED, id="indices"),
         pytest.param(INDICES[:, None].astype(np.uint8), {"num_classes": 3}, EXPECTED, id="indices-with-an-axis"),
         pytest.param(INDICES[..., None], {"num_classes": 3}, EXPECTED, id="indices-with-a-last-axis"),
@@ -77,6 +78,7 @@ def test_class_maps(tensor: np.ndarray, settings: dict[str, Any], expected: list
         pytest.param(INDICES, NAMES, {}, NAMES, id="indices"),
         pytest.param(INDICES, NAMES[:1], {"num_classes": 4}, ("road", "class_1", "class_2", "class_3"), id="counted"),
         pytest.param(PLANE, ("crack",), {}, ("background", "crack"), id="one-plane-one-name"),
+        pytest.param(INDICES // 2, ("crack",), {"num_classes": 1}, ("background", "crack"), id="mask-one-name"),
         pytest.param(PLANE, ("sound", "crack"), {}, ("sound", "crack"), id="one-plane-two-names"),
     ],
 )

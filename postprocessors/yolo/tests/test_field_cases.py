@@ -73,6 +73,27 @@ def test_b05_rows_that_do_not_fall_are_no_end_to_end_rows() -> None:
     assert [found[2] for found in plain(decoder(2)([raw], [SQUARE])[0])] == [[285, 180, 315, 220], [85, 180, 115, 220]]
 
 
+@pytest.mark.parametrize("num_classes", [1, 2])
+@pytest.mark.parametrize(
+    ("row", "filling"),
+    [
+        pytest.param([np.nan, 0, 9, 9, 0.5, 0], 0, id="a row without a box"),
+        pytest.param([0, 0, 9, np.inf, 0.5, 0], 0, id="an infinite row"),
+        pytest.param([0, 0, 9, 9, np.nan, 0], 0, id="a row without a score"),
+        pytest.param([50, 50, 40, 40, 0.05, 0], 0, id="a weak row turned inside out"),
+        pytest.param([0, 0, 0, 0, 0, 0], -1, id="padding of -1"),
+        pytest.param([0, 0, 0, 0, 0, -1], 0, id="padding of class -1"),
+    ],
+)
+def test_b72_one_odd_row_does_not_change_how_the_others_are_read(
+    num_classes: int, row: list[float], filling: float
+) -> None:
+    raw = np.full((1, 300, 6), filling, np.float32)
+    raw[0, :3] = [100, 200, 300, 400, 1.0005, 0], [10, 20, 30, 40, 0.9, num_classes - 1], row
+    expected = [(0, 1.0, [100, 200, 300, 400]), (num_classes - 1, 0.9, [10, 20, 30, 40])]
+    assert plain(decoder(num_classes)([raw], [SQUARE])[0]) == expected
+
+
 def test_b05_every_batch_is_looked_at_where_the_shape_does_not_decide() -> None:
     decode = decoder(2)
     for _ in range(2):

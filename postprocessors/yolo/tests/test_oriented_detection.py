@@ -123,3 +123,13 @@ def test_b45_all_anchors_of_a_large_head_count() -> None:
 def test_what_has_no_angles_is_refused(outputs: list[np.ndarray], message: str) -> None:
     with pytest.raises(DecodeError, match=message):
         task_decoder(TASK, 15)(outputs, [SQUARE])
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_rows_of_few_classes_are_told_from_a_raw_head(classes: int) -> None:
+    """[1, 300, 7] could be 4 + 2 + 1 or 5 + 1 + 1 channels too; a centre may lie right of its own width."""
+    rows = np.zeros((1, 300, 7), np.float32)
+    rows[0, 0] = [320, 320, 100, 40, 0.8, classes - 1, TURNED]
+    found = task_decoder(TASK, classes)([rows], [SQUARE])[0]
+    assert [(c, s) for c, s, _ in plain(found)] == [(classes - 1, 0.8)]
+    np.testing.assert_allclose(found.rotated, [[320, 320, 100, 40, TURNED]], rtol=1e-6)

@@ -10,6 +10,8 @@ from postprocessors.yolo.support import DEFAULTS, NAMES, PRESETS, TASKS, advise,
 
 ULTRALYTICS = {"stride": "32", "task": "detect", "head": "Detect", "end2end": "False", "args": "{'nms': None}"}
 
+PROTOTYPES = [1, 32, 160, 160]
+
 
 def facts(*shapes: list[Any], **metadata: str) -> dict[str, Any]:
     outputs = [{"name": f"output{i}", "dtype": "float32", "shape": shape} for i, shape in enumerate(shapes)]
@@ -86,8 +88,6 @@ def test_refusals(graph: Any, settings: dict[str, Any], outputs: dict[str, Any],
         pytest.param("oriented_detection", [1, 84, 8400], False, id="no-angle"),
         pytest.param("oriented_detection", [1, 300, 7], True, id="angle-end-to-end"),
         pytest.param("keypoint_detection", [1, 135, 8400], True, id="keypoints"),
-        pytest.param("instance_segmentation", [1, 116, 8400], True, id="masks"),
-        pytest.param("instance_segmentation", [1, 84, 8400], False, id="no-masks"),
     ],
 )
 def test_extra_channels_by_task(task: str, shape: list[int], accepted: bool) -> None:
@@ -149,3 +149,35 @@ def test_presets_state_settings_that_there_are(name: str) -> None:
 
 def test_names_hold_every_task() -> None:
     assert {f"yolo_{task}" for task in TASKS} | {"yolo"} == NAMES
+
+
+@pytest.mark.parametrize(
+    ("task", "graph", "settings", "expected"),
+    [
+        pytest.param("keypoint_detection", facts([1, 56, 8400]), {"num_classes": 1}, "", id="person"),
+        pytest.param("keypoint_detection", facts([1, 68, 8400]), {"num_classes": 1}, "", id="hand-of-21-points"),
+        pytest.param("keypoint_detection", facts([1, 300, 69]), {"num_classes": 1}, "", id="hand-end-to-end"),
+        pytest.param("keypoint_detection", facts([1, 29, 8400]), {"num_classes": 1}, "and 51 behind", id="8x3-or-12x2"),
+        pytest.param(
+            "keypoint_detection",
+            facts([1, 29, 8400]),
+            {"num_classes": 1, "keypoints": [6, 4]},
+            "detection.keypoints: expected [points, 2 or 3] (x, y, visibility), got [6, 4]; correct it",
+            id="four-numbers-per-point",
+        ),
+        pytest.param(
+            "instance_segmentation",
+            facts([1, 116, 8400]),
+            {"num_classes": 80},
+            "task: expected an output of rank 4 (the masks' prototypes) for instance_segmentation, got [1, 116, 8400]",
+            id="no-prototypes",
+        ),
+        pytest.param(
+            "instance_segmentation", facts([1, 116, 8400], [1, 32, 160, 160]), {"num_classes": 80}, "", id="masks"
+        ),
+    ],
+)
+def test_what_the_tasks_need(task: str, graph: dict[str, Any], settings: dict[str, Any], expected: str) -> None:
+    found = check(described(task=task, **settings), graph)
+    assert len(found) == bool(expected)
+    assert expected in "".join(found)

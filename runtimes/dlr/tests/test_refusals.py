@@ -53,6 +53,8 @@ def test_the_cpu(load: Any, model: Model, device: str, fallback: str | None) -> 
     assert (details["device"], details.get("fallback")) == ("cpu", fallback)
 
 
+NO_TARGET = b'{"Requirements": {"TargetDeviceType": null}}'
+DEEP = b'{"Model": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 BROKEN_META = json.dumps({"Model": {"Outputs": 3}}).encode()
 TWO = Model({"a": ((1, 3, 1, 1), "float32"), "b": ((1,), "float32")}, [Node("same", (1, 3, 1, 1), ["a"])], ["same"], {})
 NO_FUNCTION = Model(SMALL.inputs, [Node("same", (1, 3, 2, 4), ["input"], "fused_conv")], ["same"])
@@ -75,6 +77,10 @@ NO_FUNCTION = Model(SMALL.inputs, [Node("same", (1, 3, 2, 4), ["input"], "fused_
             SMALL, {"compiled.meta": BROKEN_META}, "compiled.meta: Outputs is not what Neo", id="odd metadata"
         ),
         pytest.param(SMALL, {"compiled.meta": b"[]"}, "compiled.meta: Model is not what Neo", id="a list as metadata"),
+        pytest.param(
+            SMALL, {"compiled.meta": NO_TARGET}, "compiled.meta: TargetDeviceType is not what", id="no target"
+        ),
+        pytest.param(SMALL, {"compiled.meta": DEEP}, "compiled.meta: is nested too deep", id="metadata without end"),
         pytest.param(NO_FUNCTION, {}, "no such function in module: fused_conv", id="a kernel missing"),
         pytest.param(TWO, {}, "compiled.so: expected one input (the image), got 2: a, b; ", id="two inputs"),
     ],

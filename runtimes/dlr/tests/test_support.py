@@ -98,6 +98,14 @@ GRAPH = MODEL.graph()
         ),
         pytest.param(package(compiled__meta=b'{"Model": {"Outputs": 3}}'), "on which DLR crashes", id="odd metadata"),
         pytest.param(package(compiled__meta=b"[]"), "on which DLR crashes", id="a list as metadata"),
+        pytest.param(
+            package(compiled__meta=b'{"Requirements": {"TargetDeviceType": null}}'),
+            "on which DLR crashes",
+            id="no target",
+        ),
+        pytest.param(
+            package(compiled__meta=b"[" * 100_000 + b"]" * 100_000), "on which DLR crashes", id="metadata without end"
+        ),
         pytest.param(package(TWO_INPUTS), "expected one input (the image), got 2: input, size", id="two inputs"),
     ],
 )

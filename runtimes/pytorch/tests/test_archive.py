@@ -225,6 +225,10 @@ def test_pickles_in_a_program() -> None:
     ("old", "new"),
     [
         pytest.param("torch.ops.aten.conv2d.default", "torch.os.system", id="target"),
+        pytest.param("torch.ops.aten.conv2d.default", "torch.ops.aten.from_file.default", id="maps-a-file"),
+        pytest.param("torch.ops.aten.conv2d.default", "torch.ops.aten.from_file.out", id="maps-a-file-out"),
+        pytest.param("torch.ops.aten.conv2d.default", "torch.ops.aten.save.default", id="saves-a-file"),
+        pytest.param("torch.ops.aten.conv2d.default", "torch.ops.torchvision.write_file.default", id="writes-a-file"),
         pytest.param('{"as_int": 6}', '{"as_expr": {"expr_str": "eval(chr(95))", "hint": null}}', id="expression"),
         pytest.param('"forward_arg_names": ["input"]', '"forward_arg_names": ["x=print(1)"]', id="argument"),
         pytest.param("builtins.tuple", "os.path", id="structure"),
