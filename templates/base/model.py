@@ -65,9 +65,11 @@ class TritonPythonModel:
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """Answer every request; an error of one is an error of that one only."""
         asked = [self._read(request) for request in requests]
-        answers = iter(self._pipeline.run([job for jobs in asked if isinstance(jobs, list) for job in jobs]))
+        answers = self._pipeline.run([job for jobs in asked if isinstance(jobs, list) for job in jobs])
+        self._count(answers)
+        left = iter(answers)
         return [
-            self._respond(request, jobs, list(islice(answers, len(jobs))) if isinstance(jobs, list) else [jobs])
+            self._respond(request, jobs, list(islice(left, len(jobs))) if isinstance(jobs, list) else [jobs])
             for request, jobs in zip(requests, asked)
         ]
 
@@ -102,8 +104,6 @@ class TritonPythonModel:
             tensors = self._pack(request, asked, found)
         except Exception as error:
             return self._refuse(error)
-        self._metrics.add("images", len(found))
-        self._metrics.add("detections", sum(len(x.result) for x in found if isinstance(x.result, Detections)))
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
 
     def _pack(self, request: pb_utils.InferenceRequest, asked: Asked, found: Sequence[Found]) -> Mapping[str, Array]:
@@ -111,6 +111,11 @@ class TritonPythonModel:
             return pack(found[0].result, found[0].frame.source, self._mask_dims)
         masks = isinstance(asked, list) and asked[0].overrides.masks
         return self._tensors.pack(found, request.requested_output_names(), masks)
+
+    def _count(self, answers: Sequence[Answer]) -> None:
+        results = [answer.result for answer in answers if isinstance(answer, Found)]
+        self._metrics.add("images", len(results))
+        self._metrics.add("detections", sum(len(result) for result in results if isinstance(result, Detections)))
 
     def _refuse(self, error: Exception) -> pb_utils.InferenceResponse:
         fault = next((fault for kind, fault in FAULTS.items() if isinstance(error, kind)), "internal")

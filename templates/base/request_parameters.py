@@ -102,7 +102,7 @@ def _classes(name: str, value: object, settings: Mapping[str, Any]) -> tuple[int
     del settings
     listed = _from_json(value)
     items: list[Any] = cast("list[Any]", listed) if isinstance(listed, list) else [listed]
-    good = all(isinstance(item, (int, str)) and not isinstance(item, bool) for item in items)
+    good = all(isinstance(item, (int, str)) and not isinstance(item, bool) and len(str(item)) < 256 for item in items)
     if not items or not good or len(items) > _MOST_CLASSES:
         raise ParameterError(
             f'{name}: expected a JSON list of class ids or names as text, such as [0, "dog"], got {_shown(value)}'

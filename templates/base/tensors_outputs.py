@@ -74,17 +74,17 @@ class TensorsOutputs:
     def _detections(self, found: Detections, frame: FrameGeometry, names: Collection[str], with_masks: bool) -> Values:
         most = int(self._settings["max_det"])
         values = {
-            "num_dets": np.array([min(len(found), most)], np.int32),
+            "num_dets": np.array([len(found)], np.int32),
             "det_boxes": _rows(found.boxes, (most, 4)),
             "det_scores": _rows(found.scores, (most,)),
             "det_classes": _rows(found.class_ids, (most,), np.int32),
         }
         parts: dict[str, bytes] = {}
         if "detections" in names or DRAWN in names:
-            parts["detections"] = _json(found.to_records()[:most])
+            parts["detections"] = _json(found.to_records())
         if self._task == "instance_segmentation":
             wanted = with_masks and ("det_masks" in names or DRAWN in names)
-            parts["masks"] = _json([_rle(mask, frame.source) for mask in (found.masks or ())[:most] if wanted])
+            parts["masks"] = _json([_rle(mask, frame.source) for mask in found.masks or () if wanted])
         if self._task == "keypoint_detection":
             points = int(self._settings["keypoints"][0])
             values["det_keypoints"] = _rows(found.keypoints, (most, points, 3))
@@ -124,10 +124,10 @@ class TensorsOutputs:
 
 
 def _rows(values: Array | None, dims: tuple[int, ...], dtype: Any = np.float32, fill: int = 0) -> Array:  # noqa: ANN401
-    """Return the first rows, `fill` behind them; None has none."""
+    """Return the rows, at most `dims[0]`, and `fill` behind them; None has none."""
     rows = np.full(dims, fill, dtype)
     if values is not None and len(values):
-        rows[: len(values)] = values[: dims[0]]
+        rows[: len(values)] = values
     return rows
 
 

@@ -56,7 +56,7 @@ def read_image(content: bytes) -> Image:
         # Before it decodes, OpenCV refuses sizes.
         limit = f"; at most {os.environ[LIMIT]} pixels are decoded" if LIMIT in os.environ else ""
         raise FileError(f"a {kind} file that OpenCV refuses ({' '.join(str(error.err).split())}){limit}") from error
-    if pixels is None:
+    if pixels is None:  # pyright: ignore[reportUnnecessaryComparison] - OpenCV's stub forgets it
         raise FileError(f"a {kind} file that cannot be decoded: damaged, cut off, or not of 8 or 16 bits per channel")
     return _upright(_to_rgb(np.asarray(pixels)), orientation)
 
@@ -140,9 +140,9 @@ def _is_whole_jpeg(content: bytes) -> bool:
             place += 1
             continue
         if content[place + 1] == _START_OF_SCAN:
-            return content.find(_END_OF_IMAGE, place) >= 0
+            break
         place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
-    return False
+    return content.find(_END_OF_IMAGE, place) >= 0
 
 
 def _to_rgb(pixels: Pixels) -> Image:

@@ -52,13 +52,12 @@ class TritonPythonModel:
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """Answer each request, in order; what is wrong with one is an error of that one only."""
-        return [self._answer(request) for request in requests]
+        with self._metrics.stage("decode_file"):
+            return [self._answer(request) for request in requests]
 
     def _answer(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
         try:
-            with self._metrics.stage("decode_file"):
-                images = _images(request)
-            return pb_utils.InferenceResponse([pb_utils.Tensor("image", images)])
+            return pb_utils.InferenceResponse([pb_utils.Tensor("image", _images(request))])
         except FileError as error:
             message, code, fault = f"input_encoded: {error}", pb_utils.TritonError.INVALID_ARG, "image"
         except Exception as error:  # the other requests of this call still get their answers

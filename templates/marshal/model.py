@@ -77,13 +77,12 @@ class TritonPythonModel:
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """Answer each request, in order; what is wrong with one is an error of that one only."""
-        return [self._answer(request) for request in requests]
+        with self._metrics.stage("overlay"):
+            return [self._answer(request) for request in requests]
 
     def _answer(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
         try:
-            with self._metrics.stage("overlay"):
-                outputs = self._outputs(request) if self._is_capture else [_overlay(request)]
-            return pb_utils.InferenceResponse(outputs)
+            return pb_utils.InferenceResponse(self._outputs(request) if self._is_capture else [_overlay(request)])
         except (RequestError, EncodeError) as error:
             message, code, fault = str(error), pb_utils.TritonError.INVALID_ARG, "image"
         except Exception as error:  # the other requests of this call still get their answers

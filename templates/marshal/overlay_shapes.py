@@ -83,7 +83,7 @@ def draw_polygons(canvas: Image, rotated: Sequence[Sequence[float]]) -> None:
     for cx, cy, width, height, angle in reversed(rotated):
         cos, sin = math.cos(angle) / 2, math.sin(angle) / 2
         across, down = np.array([width * cos, width * sin]), np.array([-height * sin, height * cos])
-        corners = np.stack([-across - down, across - down, across + down, down - across]) + [cx, cy]
+        corners = np.array([cx, cy]) + np.stack([-across - down, across - down, across + down, down - across])
         points = np.clip(np.rint(corners), -_FAR, _FAR).astype(np.int32)
         cv2.polylines(canvas, [points], True, _GREEN, _LINE, cv2.LINE_AA)
 

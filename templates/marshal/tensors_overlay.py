@@ -67,9 +67,7 @@ def draw(image: Image, content: bytes) -> Image:
     # What a caller may send instead of base's own is unlimited, and so is what fails on it.
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, cv2.error) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise RequestError(
-            f"overlay_detections: expected what this model's base returns, got others: {reason}"
-        ) from error
+        raise RequestError(f"overlay_detections: expected what this model's base returns, got {reason}") from error
 
 
 def _draw_objects(image: Image, described: Json) -> Image:

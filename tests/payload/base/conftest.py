@@ -14,12 +14,20 @@ import pytest
 
 import triton_python_backend_utils as pb_utils
 from postprocessors.anomaly.support import DEFAULTS as ANOMALY
+from postprocessors.classification.support import DEFAULTS as CLASSIFICATION
 from postprocessors.rf_detr.support import DEFAULTS as RF_DETR
+from postprocessors.semantic_segmentation.support import DEFAULTS as SEMANTIC
 from postprocessors.yolo.support import DEFAULTS as YOLO
 from runtimes.contract import RunnerOptions, TensorSpec
 
 ROOT = Path(__file__).parents[3]
-DEFAULTS = {"yolo": YOLO, "rf_detr": RF_DETR, "anomaly": ANOMALY}
+DEFAULTS = {
+    "yolo": YOLO,
+    "rf_detr": RF_DETR,
+    "anomaly": ANOMALY,
+    "classification": CLASSIFICATION,
+    "semantic_segmentation": SEMANTIC,
+}
 PREPROCESS = {
     "height": 8,
     "width": 8,
@@ -82,6 +90,7 @@ class Loader:
 
             self._monkeypatch.setattr(module, "make_runner", scripted)
         settings = {**DEFAULTS[family], **replaced.pop("decode", {})}
+        names = replaced.pop("names", ("output", "mask"))
         described = {
             "format": 1,
             "name": "widget",
@@ -101,7 +110,8 @@ class Loader:
         }
         (self.folder / "model.json").write_text(json.dumps(described), "utf-8")
         model = module.TritonPythonModel()
-        config = json.dumps({"output": [{"name": "output", "dims": [1]}, {"name": "mask", "dims": list(mask_dims)}]})
+        outputs = [{"name": name, "dims": list(mask_dims) if name == "mask" else [1]} for name in names]
+        config = json.dumps({"output": outputs})
         model.initialize({"model_config": config, "model_name": "base_widget", "model_version": "3", **(args or {})})
         return model
 
