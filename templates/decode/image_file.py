@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -26,11 +26,26 @@ LIMIT = "OPENCV_IO_MAX_IMAGE_PIXELS"
 READABLE = "JPEG, PNG, WebP, BMP or TIFF"
 _PNG_MARK, _TIFF_MARKS = b"\x89PNG\r\n\x1a\n", (b"II*\0", b"MM\0*")
 _PNG_WITH_ALPHA = (4, 6)
-_ORIENTATION, _PHOTOMETRIC, _SAMPLES = 0x0112, 262, 277
+_ORIENTATION, _PHOTOMETRIC, _SAMPLES, _EXTRA_SAMPLES = 274, 262, 277, 338
 _WHITE_IS_ZERO, _RGB = 0, 2
+_ASSOCIATED_ALPHA = 1
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, b"\xff\xd9"
 # Grey and colour of 8 or 16 bits, as three channels, upright.
 _COLOUR = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH
+
+
+class Reading(NamedTuple):
+    """How a file is read.
+
+    Attributes:
+        flags: OpenCV's.
+        orientation: The EXIF orientation, 1..8, that is left to be applied.
+        premultiplied: Where there is alpha, colours come multiplied by it.
+    """
+
+    flags: int
+    orientation: int = 1
+    premultiplied: bool = False
 
 
 class FileError(ValueError):
@@ -47,18 +62,21 @@ def read_image(content: bytes) -> Image:
         FileError: The content is empty, no file of READABLE, damaged or cut off, or has more pixels than LIMIT allows.
     """
     kind = _kind_of(content)
-    flags, orientation = _how_to_read(kind, content)
+    reading = _how_to_read(kind, content)
     if kind == "JPEG" and not _is_whole_jpeg(content):
         raise FileError("a JPEG file that is cut off: its end is missing")
     try:
-        pixels = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
+        pixels = cv2.imdecode(np.frombuffer(content, np.uint8), reading.flags)
     except cv2.error as error:
         # Before it decodes, OpenCV refuses sizes.
         limit = f"; at most {os.environ[LIMIT]} pixels are decoded" if LIMIT in os.environ else ""
         raise FileError(f"a {kind} file that OpenCV refuses ({' '.join(str(error.err).split())}){limit}") from error
     if pixels is None:  # pyright: ignore[reportUnnecessaryComparison] - OpenCV's stub forgets it
         raise FileError(f"a {kind} file that cannot be decoded: damaged, cut off, or not of 8 or 16 bits per channel")
-    return _upright(_to_rgb(np.asarray(pixels)), orientation)
+    found: Pixels = np.asarray(pixels)
+    # libtiff itself multiplies colours of 8 bits by their alpha.
+    premultiplied = reading.premultiplied or (kind == "TIFF" and found.dtype == np.uint8)
+    return _upright(_to_rgb(found, premultiplied), reading.orientation)
 
 
 def _kind_of(content: bytes) -> str:
@@ -77,23 +95,22 @@ def _kind_of(content: bytes) -> str:
     raise FileError(f"expected the bytes of a {READABLE} file, got {len(content)} bytes that begin {content[:8].hex()}")
 
 
-def _how_to_read(kind: str, content: bytes) -> tuple[int, int]:
-    """Return OpenCV's flags, and the EXIF orientation, 1..8, that is left to be applied."""
+def _how_to_read(kind: str, content: bytes) -> Reading:
     if kind == "WebP":
         exif = next((data for name, data in _chunks(content, 12, "<4sI", 0) if name == b"EXIF"), b"")
-        return cv2.IMREAD_UNCHANGED, _orientation(exif)
+        return Reading(cv2.IMREAD_UNCHANGED, _orientation(exif))
     if kind == "PNG":
         chunks = dict(_chunks(content, 8, ">I4s", 4))
         if content[25:26] not in [bytes([colours]) for colours in _PNG_WITH_ALPHA] and b"tRNS" not in chunks:
-            return _COLOUR, 1
-        return cv2.IMREAD_UNCHANGED, _orientation(chunks.get(b"eXIf", b""))
+            return Reading(_COLOUR)
+        return Reading(cv2.IMREAD_UNCHANGED, _orientation(chunks.get(b"eXIf", b"")))
     if kind == "TIFF":
         tags = _tags(content)
         if tags.get(_SAMPLES, 1) == 4 and tags.get(_PHOTOMETRIC) == _RGB:
-            return cv2.IMREAD_UNCHANGED, 1
+            return Reading(cv2.IMREAD_UNCHANGED, 1, tags.get(_EXTRA_SAMPLES) == _ASSOCIATED_ALPHA)
         # Of deep grey whose white is 0, OpenCV gives the negative.
-        return (cv2.IMREAD_COLOR if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO else _COLOUR), 1
-    return cv2.IMREAD_COLOR, 1
+        return Reading(cv2.IMREAD_COLOR if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO else _COLOUR)
+    return Reading(cv2.IMREAD_COLOR)
 
 
 def _chunks(content: bytes, start: int, layout: str, trailer: int) -> Iterator[tuple[bytes, bytes]]:
@@ -145,7 +162,7 @@ def _is_whole_jpeg(content: bytes) -> bool:
     return content.find(_END_OF_IMAGE, place) >= 0
 
 
-def _to_rgb(pixels: Pixels) -> Image:
+def _to_rgb(pixels: Pixels, premultiplied: bool) -> Image:
     """Return uint8 [H, W, 3] RGB of OpenCV's grey, BGR or BGRA of 8 or 16 bits."""
     if pixels.dtype == np.uint16:
         pixels = np.asarray(cv2.convertScaleAbs(pixels, alpha=1 / 257))
@@ -156,10 +173,12 @@ def _to_rgb(pixels: Pixels) -> Image:
     if pixels.shape[2] == 3:
         # In place: a second image of this size may be half a gigabyte.
         return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels), np.uint8)
-    # c * a + 255 * (1 - a), written on the complement so that saturating bytes do: 255 - (255 - c) * a.
     alpha = cv2.cvtColor(np.ascontiguousarray(pixels[:, :, 3]), cv2.COLOR_GRAY2RGB)
-    ink = cv2.bitwise_not(cv2.cvtColor(pixels, cv2.COLOR_BGRA2RGB))
-    return np.asarray(cv2.bitwise_not(cv2.multiply(ink, alpha, scale=1 / 255)), np.uint8)
+    colours = cv2.cvtColor(pixels, cv2.COLOR_BGRA2RGB)
+    if premultiplied:
+        return np.asarray(cv2.add(colours, cv2.bitwise_not(alpha)), np.uint8)
+    # c * a + 255 * (1 - a), written on the complement so that saturating bytes do: 255 - (255 - c) * a.
+    return np.asarray(cv2.bitwise_not(cv2.multiply(cv2.bitwise_not(colours), alpha, scale=1 / 255)), np.uint8)
 
 
 def _upright(pixels: Image, orientation: int) -> Image:

@@ -20,17 +20,17 @@ CLOCK = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Return a function that loads a marshal model with a fixed clock."""
     monkeypatch.delenv("CAPTURE_ROOTS", raising=False)
     monkeypatch.setattr(pb_utils.Logger, "lines", [])
     monkeypatch.setattr(sys, "path", list(sys.path))
 
-    def load_model() -> Any:
+    def load_model(**facts: object) -> Any:
         folder = tmp_path / "marshal_widget" / "3"
         folder.mkdir(parents=True)
         shutil.copy(ROOT / "templates/marshal/model.py", folder)
-        (folder / "model.json").write_text(json.dumps({"format": 1, "name": "widget", "version": 3}))
+        (folder / "model.json").write_text(json.dumps({"format": 1, "name": "widget", "version": 3, **facts}))
         spec = importlib.util.spec_from_file_location("marshal_model", folder / "model.py")
         assert spec is not None
         assert spec.loader is not None
