@@ -8,9 +8,9 @@ Payload: runs inside the server's python (3.9 or newer); needs numpy and opencv.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Callable, Union
 
 import numpy as np
 import numpy.typing as npt
