@@ -69,7 +69,7 @@ class TritonPythonModel:
         self._count(answers)
         left = iter(answers)
         return [
-            self._respond(request, jobs, list(islice(left, len(jobs))) if isinstance(jobs, list) else [jobs])
+            self._respond(request, list(islice(left, len(jobs))) if isinstance(jobs, list) else [jobs])
             for request, jobs in zip(requests, asked)
         ]
 
@@ -93,24 +93,21 @@ class TritonPythonModel:
         except Exception as error:
             return error
 
-    def _respond(
-        self, request: pb_utils.InferenceRequest, asked: Asked, answers: Sequence[Answer]
-    ) -> pb_utils.InferenceResponse:
+    def _respond(self, request: pb_utils.InferenceRequest, answers: Sequence[Answer]) -> pb_utils.InferenceResponse:
         failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
         if failed is not None:
             return self._refuse(failed)
         found = [answer for answer in answers if isinstance(answer, Found)]
         try:
-            tensors = self._pack(request, asked, found)
+            tensors = self._pack(request, found)
         except Exception as error:
             return self._refuse(error)
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
 
-    def _pack(self, request: pb_utils.InferenceRequest, asked: Asked, found: Sequence[Found]) -> Mapping[str, Array]:
+    def _pack(self, request: pb_utils.InferenceRequest, found: Sequence[Found]) -> Mapping[str, Array]:
         if self._tensors is None:
             return pack(found[0].result, found[0].frame.source, self._mask_dims)
-        masks = isinstance(asked, list) and asked[0].overrides.masks
-        return self._tensors.pack(found, request.requested_output_names(), masks)
+        return self._tensors.pack(found, request.requested_output_names())
 
     def _count(self, answers: Sequence[Answer]) -> None:
         results = [answer.result for answer in answers if isinstance(answer, Found)]

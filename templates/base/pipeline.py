@@ -93,7 +93,7 @@ class Pipeline:
         try:
             _split(self._runner(np.concatenate([batch, batch])), 2)
         except Exception as error:
-            self._run_singly_from_now_on(error)
+            self._run_at_most(1, 2, error)
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         """Return one result or error per job, in order."""
@@ -137,13 +137,15 @@ class Pipeline:
             self._metrics.add("fallbacks", 1)
             alone = [self._infer(batch[index : index + 1])[0] for index in range(len(batch))]
             if not any(isinstance(raw, Exception) for raw in alone):
-                self._run_singly_from_now_on(error)
+                # A device's memory may be enough for some.
+                self._run_at_most(len(batch) // 2, len(batch), error)
             return alone
 
-    def _run_singly_from_now_on(self, error: Exception) -> None:
-        self._most = 1
+    def _run_at_most(self, images: int, failed: int, error: Exception) -> None:
+        """Remember that so many images are too many for one call; said once for each number."""
+        self._most = images
         reason = " ".join(str(error).split())[:500]
-        self._warn(f"runs one image at a time, because several fail together and none alone: {reason}")
+        self._warn(f"at most {images} in one call from now on, because {failed} images failed together: {reason}")
 
     def _decode(self, raw: Raw, job: Job, frame: FrameGeometry) -> Answer:
         if isinstance(raw, Exception):

@@ -46,22 +46,21 @@ class TensorsOutputs:
         self._task: str = model["task"]
         self._names = tuple(names)
 
-    def pack(self, found: Sequence[Found], wanted: Collection[str], with_masks: bool) -> Values:
+    def pack(self, found: Sequence[Found], wanted: Collection[str]) -> Values:
         """Return the outputs of one request, batch axis first, only those that are wanted.
 
         Args:
             found: One per image, at least one; the images are of one size.
             wanted: Names of outputs; none stand for all.
-            with_masks: Whether masks are wanted, where the task has them.
         """
         names = [name for name in self._names if not wanted or name in wanted]
-        images = [self._image(one, names, with_masks) for one in found]
+        images = [self._image(one, names) for one in found]
         return {name: _joined([image[name] for image in images], name in _JSON) for name in names}
 
-    def _image(self, found: Found, names: Collection[str], with_masks: bool) -> Values:
+    def _image(self, found: Found, names: Collection[str]) -> Values:
         result = found.result
         if isinstance(result, Detections):
-            return self._detections(result, found.frame, names, with_masks)
+            return self._detections(result, found.frame, names)
         if isinstance(result, Classification):
             count = int(self._settings["top_k"])
             ids = _rows(result.class_ids, (count,), np.int32, _NO_CLASS)
@@ -71,7 +70,7 @@ class TensorsOutputs:
         drawn = _plane("classes", result.classes) if DRAWN in names else b""
         return {"class_map": result.classes, DRAWN: _bytes(drawn)}
 
-    def _detections(self, found: Detections, frame: FrameGeometry, names: Collection[str], with_masks: bool) -> Values:
+    def _detections(self, found: Detections, frame: FrameGeometry, names: Collection[str]) -> Values:
         most = int(self._settings["max_det"])
         values = {
             "num_dets": np.array([len(found)], np.int32),
@@ -83,7 +82,7 @@ class TensorsOutputs:
         if "detections" in names or DRAWN in names:
             parts["detections"] = _json(found.to_records())
         if self._task == "instance_segmentation":
-            wanted = with_masks and ("det_masks" in names or DRAWN in names)
+            wanted = "det_masks" in names or DRAWN in names
             parts["masks"] = _json([_rle(mask, frame.source) for mask in found.masks or () if wanted])
         if self._task == "keypoint_detection":
             points = int(self._settings["keypoints"][0])

@@ -26,9 +26,8 @@ LIMIT = "OPENCV_IO_MAX_IMAGE_PIXELS"
 READABLE = "JPEG, PNG, WebP, BMP or TIFF"
 _PNG_MARK, _TIFF_MARKS = b"\x89PNG\r\n\x1a\n", (b"II*\0", b"MM\0*")
 _PNG_WITH_ALPHA = (4, 6)
-_ORIENTATION, _PHOTOMETRIC, _SAMPLES, _EXTRA_SAMPLES = 274, 262, 277, 338
+_ORIENTATION, _PHOTOMETRIC, _SAMPLES = 274, 262, 277
 _WHITE_IS_ZERO, _RGB = 0, 2
-_ASSOCIATED_ALPHA = 1
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, b"\xff\xd9"
 # Grey and colour of 8 or 16 bits, as three channels, upright.
 _COLOUR = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH
@@ -40,12 +39,10 @@ class Reading(NamedTuple):
     Attributes:
         flags: OpenCV's.
         orientation: The EXIF orientation, 1..8, that is left to be applied.
-        premultiplied: Where there is alpha, colours come multiplied by it.
     """
 
     flags: int
     orientation: int = 1
-    premultiplied: bool = False
 
 
 class FileError(ValueError):
@@ -74,8 +71,8 @@ def read_image(content: bytes) -> Image:
     if pixels is None:  # pyright: ignore[reportUnnecessaryComparison] - OpenCV's stub forgets it
         raise FileError(f"a {kind} file that cannot be decoded: damaged, cut off, or not of 8 or 16 bits per channel")
     found: Pixels = np.asarray(pixels)
-    # libtiff itself multiplies colours of 8 bits by their alpha.
-    premultiplied = reading.premultiplied or (kind == "TIFF" and found.dtype == np.uint8)
+    # libtiff multiplies colours of 8 bits by their alpha, those of 16 it gives as they are.
+    premultiplied = kind == "TIFF" and found.dtype == np.uint8
     return _upright(_to_rgb(found, premultiplied), reading.orientation)
 
 
@@ -107,7 +104,7 @@ def _how_to_read(kind: str, content: bytes) -> Reading:
     if kind == "TIFF":
         tags = _tags(content)
         if tags.get(_SAMPLES, 1) == 4 and tags.get(_PHOTOMETRIC) == _RGB:
-            return Reading(cv2.IMREAD_UNCHANGED, 1, tags.get(_EXTRA_SAMPLES) == _ASSOCIATED_ALPHA)
+            return Reading(cv2.IMREAD_UNCHANGED)
         # Of deep grey whose white is 0, OpenCV gives the negative.
         return Reading(cv2.IMREAD_COLOR if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO else _COLOUR)
     return Reading(cv2.IMREAD_COLOR)

@@ -49,7 +49,7 @@ def mask_pixels(counts: str, height: int, width: int) -> npt.NDArray[np.int64]:
         ValueError: The runs are not those of a mask of this size.
     """
     lengths = run_lengths(counts)
-    if len(lengths) and (lengths.min() < 0 or int(lengths.sum()) != height * width):
+    if int(lengths.sum()) != height * width:
         raise ValueError(f"runs of a mask that are not those of {height} x {width} pixels")
     ends = np.cumsum(lengths)
     ones = lengths[1::2]

@@ -127,6 +127,16 @@ def test_a_class_that_the_model_has_not(load: Loader) -> None:
     assert values(good)["num_dets"].item() == 3
 
 
+def test_classes_of_a_model_that_a_grey_image_tells_nothing(load: Loader) -> None:
+    def odd(red: int, blue: int) -> list[np.ndarray]:
+        return [three(red, blue)[0] * (1 if red != 114 else 9)]
+
+    model = load_detector(load, SeeingRunner(odd))
+    good, bad = ask(model, request(image(), classes="[1]"), request(image(), classes="[2]"))
+    assert values(good)["num_dets"].item() == 1
+    assert error_of(bad) == "classes: expected one of the model's 2 classes, got 2"
+
+
 def test_decoders_of_requests_are_kept_but_not_without_end(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     import decoders
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import triton_python_backend_utils as pb_utils
+from runtimes.contract import RunnerError
 from tests.payload.base.conftest import Loader
 from tests.payload.base.tensors_wire import (
     NONSENSE,
@@ -138,9 +139,26 @@ def test_b81_a_graph_that_cannot_batch_is_remembered_and_told_once(load: Loader,
         assert counts(ask(model, request(image(1)), request(image(2)))) == [1, 2]
     (warning,) = warnings()
     assert warning == (
-        "widget version 3: runs one image at a time, because several fail together and none alone: index out of range"
+        "widget version 3: at most 1 in one call from now on, because 2 images failed together: index out of range"
     )
     assert [len(batch) for batch in runner.batches][-4:] == [1, 1, 1, 1]
+
+
+def test_a_device_with_memory_for_some_images(load: Loader) -> None:
+    class Small(SeeingRunner):
+        def __call__(self, batch: np.ndarray) -> list[np.ndarray]:
+            if len(batch) > 3:
+                self.batches.append(batch)
+                raise RunnerError("out of memory")
+            return super().__call__(batch)
+
+    runner = Small(boxes)
+    model = load_detector(load, runner)
+    for _ in range(2):
+        assert counts(ask(model, *(request(image(red)) for red in (0, 1, 2, 3, 1, 1, 2)))) == [0, 1, 2, 3, 1, 1, 2]
+    assert sizes(runner) == [7, 1, 1, 1, 1, 1, 1, 1, 3, 3, 1]
+    (warning,) = warnings()
+    assert "at most 3 in one call from now on, because 7 images failed together: out of memory" in warning
 
 
 def test_outputs_without_a_batch_axis_are_run_one_by_one(load: Loader) -> None:
@@ -155,7 +173,7 @@ def test_outputs_without_a_batch_axis_are_run_one_by_one(load: Loader) -> None:
 
     model = load_detector(load, Rows(boxes))
     assert counts(ask(model, request(image(0)), request(image(1)), request(image(0)))) == [0, 1, 0]
-    assert "runs one image at a time" in warnings()[0]
+    assert "at most 1 in one call from now on" in warnings()[0]
 
 
 def test_the_capture_profile_runs_one_image_per_call(load: Loader) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.payload.base.conftest import Loader
+from tests.payload.base.conftest import PREPROCESS, Loader
 from tests.payload.base.tensors_wire import (
     DETECTION,
     DRAWN,
@@ -169,6 +169,31 @@ def test_anomaly(load: Loader, answers: list[np.ndarray], decode: dict[str, Any]
     assert len(plane) == np.prod(described_plane["size"])
     # The threshold is the middle of the heat; the class at the image's own size.
     assert {"none": b"", "heat": b"\x80" * 24, "classes": b"\x01" * 512}[kind] == plane
+
+
+@pytest.mark.parametrize(
+    ("decode", "preserve_aspect", "middle", "shown"),
+    [
+        pytest.param({"threshold": 4.0}, False, 4.0, [0, 0, 1, 1], id="stretched"),
+        # 32 x 16 pixels are 8 x 4 of 8 x 8.
+        pytest.param({"threshold": 4.0}, True, 4.0, [0.25, 0, 0.5, 1], id="letterboxed"),
+        pytest.param({"threshold": 4.0, "score_range": [2.0, 22.0]}, False, 4.0, [0, 0, 1, 1], id="a score's range"),
+    ],
+)
+def test_heat(load: Loader, decode: dict[str, Any], preserve_aspect: bool, middle: float, shown: list[float]) -> None:
+    plane = np.array([[[[middle, middle + 2], [-1e30, 1e30]]]], np.float32)
+    model = load_detector(
+        load,
+        SeeingRunner(lambda *_: [plane]),
+        family="anomaly",
+        task="anomaly",
+        names=(DRAWN,),
+        decode=decode,
+        preprocess={**PREPROCESS, "preserve_aspect": preserve_aspect},
+    )
+    head, _, heat = values(ask(model, request(image()))[0])[DRAWN].tobytes().partition(b"\n")
+    assert listed(np.frombuffer(head, np.uint8)) == {"kind": "heat", "size": [2, 2], "shown": shown}
+    assert list(heat) == [128, 153 if "score_range" in decode else 191, 0, 255]
 
 
 def test_semantic_segmentation(load: Loader) -> None:

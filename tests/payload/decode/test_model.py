@@ -16,7 +16,21 @@ from PIL import Image
 
 import triton_python_backend_utils as pb_utils
 from tests.convertor.infer.colour_probe import scene
-from tests.convertor.infer.odd_images import JPEG, PNG, REFUSED, TIFF, WEBP, Odd, cut, encoded, holed, noise, png, saved
+from tests.convertor.infer.odd_images import (
+    JPEG,
+    PNG,
+    REFUSED,
+    TIFF,
+    WEBP,
+    Odd,
+    cut,
+    encoded,
+    holed,
+    noise,
+    png,
+    saved,
+    stored,
+)
 
 ROOT = Path(__file__).parents[3]
 # OpenCV's alternatives to what Pillow does with them.
@@ -87,6 +101,29 @@ def with_preview() -> bytes:
     segment = b"\xff\xe1" + (len(preview) + 2).to_bytes(2, "big") + preview
     whole = saved(noise(), "JPEG")
     return whole[:2] + segment + whole[2:]
+
+
+def with_prefix(content: bytes) -> bytes:
+    """Return a WebP whose EXIF block begins with JPEG's mark, as some programs write it."""
+    place = content.index(b"EXIF")
+    size = int.from_bytes(content[place + 4 : place + 8], "little")
+    exif = b"Exif\0\0" + content[place + 8 : place + 8 + size]
+    chunks = content[8:place] + b"EXIF" + len(exif).to_bytes(4, "little") + exif + bytes(len(exif) % 2)
+    return b"RIFF" + len(chunks).to_bytes(4, "little") + chunks
+
+
+@pytest.mark.parametrize("orientation", [0, 1, 6, 9, 99])
+def test_the_orientation_of_a_webp(model: Any, orientation: int) -> None:
+    upright = stored(scene(), 6) if orientation == 6 else scene()
+    content = saved(upright, "WEBP", orientation, lossless=True)
+    for file in (content, with_prefix(content)):
+        assert np.array_equal(images(model.execute([request(file)])[0])[0], scene())
+
+
+def test_fill_bytes_between_a_jpegs_segments(model: Any) -> None:
+    plain = saved(scene(), "JPEG")
+    filled, expected = model.execute([request(plain[:2] + b"\xff\xff" + plain[2:]), request(plain)])
+    assert np.array_equal(images(filled), images(expected))
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])

@@ -87,6 +87,14 @@ def test_masks_are_blended_in_their_classes_colour(model: Any) -> None:
     assert is_near(found[75, 55], (90, 90, 90), 12)
 
 
+def test_the_best_mask_is_on_top(model: Any) -> None:
+    cut_out = InstanceMask(40, 30, np.ones((30, 50), np.uint8))
+    mask = {"size": [HEIGHT, WIDTH], "counts": to_string(runs_of(cut_out, (HEIGHT, WIDTH)))}
+    found = picture(model, text(detections=[record(class_id=4), record(class_id=7)], masks=[mask, mask]))
+    below = (np.array(colour_of(8)) + 90) // 2
+    assert is_near(found[55, 55], tuple((np.array(colour_of(5)) + below) // 2), 12)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_masks_pixels_are_those_that_were_encoded(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -168,6 +176,10 @@ ANOTHERS = "overlay_detections: expected what this model's base returns"
                 "no boxes": text(detections=[{"class": 1}]),
                 "boxes without end": b'{"detections": [{"bounding_box": [NaN, 1e999, 2, 3], "class": 1}]}',
                 "a mask of another image": text(detections=[record()], masks=[{"size": [1, 2], "counts": "2"}]),
+                "a turned mask": text(
+                    detections=[record()],
+                    masks=[{"size": [WIDTH, HEIGHT], "counts": to_string(np.array([GREY[..., 0].size]))}],
+                ),
                 "a short mask": text(detections=[record()], masks=[RLE]),
                 "an odd mask": text(detections=[record()], masks=[{**RLE, "counts": "\u20ac"}]),
                 "a huge plane": text(kind="classes", size=[10**9, 10**9], shown=[0, 0, 1, 1]) + b"\n",
