@@ -12,7 +12,6 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - before anything else
 
 import json
-import traceback
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,22 +19,17 @@ from typing import Any, Union
 
 import triton_python_backend_utils as pb_utils
 from capture_outputs import pack
+from failures import KNOWN_ERRORS, Failure, failure
 from pipeline import Answer, Found, Job, Pipeline
-from postprocessors.contract import DecodeError
 from postprocessors.results import Detections
 from postprocessors.server_checks import check_numpy
 from postprocessors.server_metrics import ServerMetrics
-from request_parameters import ParameterError, read_overrides
-from runtimes.contract import Runner, RunnerError, RunnerOptions, make_runner
+from request_parameters import read_overrides
+from runtimes.contract import Runner, RunnerOptions, make_runner
 from runtimes.preprocessors.colour import ImageError
 from tensors_outputs import Array, TensorsOutputs
 
-KNOWN_ERRORS = (DecodeError, ImageError, ParameterError, RunnerError)
-CLIENTS_FAULT = (ImageError, ParameterError)
-# The label of convertor_request_failures_total.
-FAULTS = {ImageError: "image", ParameterError: "parameter", RunnerError: "engine", DecodeError: "decode"}
-
-Asked = Union["list[Job]", Exception]
+Asked = Union["list[Job]", Failure]
 
 
 class TritonPythonModel:
@@ -91,17 +85,17 @@ class TritonPythonModel:
             overrides = read_overrides(request.parameters(), self._model["decode"])
             return [Job(one, overrides) for one in image]
         except Exception as error:
-            return error
+            return failure(error)
 
     def _respond(self, request: pb_utils.InferenceRequest, answers: Sequence[Answer]) -> pb_utils.InferenceResponse:
-        failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
+        failed = next((answer for answer in answers if isinstance(answer, Failure)), None)
         if failed is not None:
             return self._refuse(failed)
         found = [answer for answer in answers if isinstance(answer, Found)]
         try:
             tensors = self._pack(request, found)
         except Exception as error:
-            return self._refuse(error)
+            return self._refuse(failure(error))
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
 
     def _pack(self, request: pb_utils.InferenceRequest, found: Sequence[Found]) -> Mapping[str, Array]:
@@ -114,20 +108,12 @@ class TritonPythonModel:
         self._metrics.add("images", len(results))
         self._metrics.add("detections", sum(len(result) for result in results if isinstance(result, Detections)))
 
-    def _refuse(self, error: Exception) -> pb_utils.InferenceResponse:
-        fault = next((fault for kind, fault in FAULTS.items() if isinstance(error, kind)), "internal")
-        self._metrics.add("request_failures", 1, reason=fault)
-        if isinstance(error, CLIENTS_FAULT):
-            refusal = pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
-        elif isinstance(error, KNOWN_ERRORS):
-            refusal = pb_utils.TritonError(str(error))
-        else:
-            # The engine and NumPy may raise anything; the request gets the reason, the log the traceback.
-            lines = traceback.format_exception(type(error), error, error.__traceback__)
-            pb_utils.Logger.log_error("".join(lines))
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            refusal = pb_utils.TritonError(f"inference failed: {reason[:500]}")
-        return pb_utils.InferenceResponse(error=refusal)
+    def _refuse(self, failed: Failure) -> pb_utils.InferenceResponse:
+        self._metrics.add("request_failures", 1, reason=failed.reason)
+        if failed.trace:
+            pb_utils.Logger.log_error(failed.trace)
+        code = pb_utils.TritonError.INVALID_ARG if failed.is_clients_fault else pb_utils.TritonError.INTERNAL
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(failed.message, code))
 
     def _log_details(self) -> None:
         details = dict(self._runner.details)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decoders import Decoders
+from failures import Failure, failure
 from postprocessors.contract import DecoderConfig, DecodeValueError
 from postprocessors.geometry import FrameGeometry
 from postprocessors.results import Result
@@ -25,7 +26,7 @@ from runtimes.contract import Runner
 from runtimes.preprocessors.base import BasePreprocessor
 
 Array = npt.NDArray[Any]
-Raw = Union["list[Array]", Exception]
+Raw = Union["list[Array]", Failure]
 Log = Callable[[str], None]
 
 _GREY = 114
@@ -47,7 +48,7 @@ class Found:
     frame: FrameGeometry
 
 
-Answer = Union[Found, Exception]
+Answer = Union[Found, Failure]
 
 
 class Pipeline:
@@ -93,7 +94,7 @@ class Pipeline:
         try:
             _split(self._runner(np.concatenate([batch, batch])), 2)
         except Exception as error:
-            self._run_at_most(1, 2, error)
+            self._run_at_most(1, 2, failure(error))
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         """Return one result or error per job, in order."""
@@ -114,14 +115,14 @@ class Pipeline:
             decoded = iter([self._decode(raw, job, frame) for raw, (job, frame) in zip(raws, ready)])
         return [next(decoded) if isinstance(place, FrameGeometry) else place for place in places]
 
-    def _prepare(self, images: Sequence[Array]) -> tuple[Array | None, list[FrameGeometry | Exception]]:
+    def _prepare(self, images: Sequence[Array]) -> tuple[Array | None, list[FrameGeometry | Failure]]:
         """Return the batch of the images that can be prepared, None if there are none, and frame or error of each."""
         try:
             batch, placements = self._preprocess(images)
             return batch, [FrameGeometry(*placement) for placement in placements]
         except Exception as error:
             if len(images) == 1:
-                return None, [error]
+                return None, [failure(error)]
         each = [self._prepare([image]) for image in images]
         batches = [batch for batch, _ in each if batch is not None]
         return np.concatenate(batches) if batches else None, [places[0] for _, places in each]
@@ -131,29 +132,30 @@ class Pipeline:
         try:
             return [*_split(self._runner(batch), len(batch))]
         except Exception as error:
-            if len(batch) == 1:
-                return [error]
-            # One image may be what the engine fails on: its neighbours are answered.
-            self._metrics.add("fallbacks", 1)
-            alone = [self._infer(batch[index : index + 1])[0] for index in range(len(batch))]
-            if not any(isinstance(raw, Exception) for raw in alone):
-                # A device's memory may be enough for some.
-                self._run_at_most(len(batch) // 2, len(batch), error)
-            return alone
+            failed = failure(error)
+        if len(batch) == 1:
+            return [failed]
+        # One image may be what the engine fails on: its neighbours are answered.
+        self._metrics.add("fallbacks", 1)
+        alone = [self._infer(batch[index : index + 1])[0] for index in range(len(batch))]
+        if not any(isinstance(raw, Failure) for raw in alone):
+            # A device's memory may be enough for some.
+            self._run_at_most(len(batch) // 2, len(batch), failed)
+        return alone
 
-    def _run_at_most(self, images: int, failed: int, error: Exception) -> None:
+    def _run_at_most(self, images: int, failed: int, failed_with: Failure) -> None:
         """Remember that so many images are too many for one call; said once for each number."""
         self._most = images
-        reason = " ".join(str(error).split())[:500]
-        self._warn(f"at most {images} in one call from now on, because {failed} images failed together: {reason}")
+        why = f"because {failed} images failed together: {failed_with.message}"
+        self._warn(f"at most {images} in one call from now on, {why}")
 
     def _decode(self, raw: Raw, job: Job, frame: FrameGeometry) -> Answer:
-        if isinstance(raw, Exception):
+        if isinstance(raw, Failure):
             return raw
         try:
             return Found(self._decoders.get(job.overrides)(raw, [frame])[0], frame)
         except Exception as error:
-            return error
+            return failure(error)
 
 
 def _split(outputs: list[Array], count: int) -> list[list[Array]]:

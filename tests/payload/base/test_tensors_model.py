@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,29 @@ def test_b114_an_error_is_that_requests_only(
         assert response.error().code() == getattr(pb_utils.TritonError, code)
     assert counts(ask(model, request(image(3)))) == [3]
     assert not [text for level, text in pb_utils.Logger.lines if level == "error"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "parameters"),
+    [
+        pytest.param(image(), {"max_det": 0}, id="parameter"),
+        pytest.param(image(), {"classes": "[9]"}, id="class"),
+        pytest.param(image().astype(np.float32), {}, id="image"),
+        pytest.param(image(green=POISON), {}, id="engine"),
+        pytest.param(image(blue=NONSENSE), {}, id="decoder"),
+        pytest.param(None, {}, id="no image"),
+    ],
+)
+def test_a_refused_request_holds_no_memory(load: Loader, bad: np.ndarray | None, parameters: dict[str, Any]) -> None:
+    model = load_detector(load)
+    ask(model, request(image()), request(bad, **parameters))
+    gc.collect()
+    gc.disable()
+    try:
+        ask(model, request(image()), request(bad, **parameters))
+        assert gc.collect() == 0  # its tensors would lie in the server's shared memory until then
+    finally:
+        gc.enable()
 
 
 def test_a_call_of_bad_requests_only(load: Loader) -> None:
