@@ -17,7 +17,7 @@ from .geometry import FloatArray
 PAIR = "boxes [B, Q, 4] and logits [B, Q, C]"
 BOX_WORDS = ("box", "dets")
 LOGIT_WORDS = ("logit", "label", "score", "class")
-# So many values are no coincidence. Of real probabilities most are next to nothing, or they are 1 in total.
+# So many different values are no coincidence. Of real probabilities most are next to nothing, or they are 1 in total.
 WHOLE_HEAD = 100
 MIDDLE_OF_PROBABILITIES = 0.25
 TOTAL_TOLERANCE = 0.02
@@ -87,6 +87,8 @@ def refuse_probabilities(family: str, logits: Array, advice: str) -> None:
         DecodeValueError: A whole head lies in 0..1, as probabilities do and logits never.
     """
     if logits.size < WHOLE_HEAD or not (logits.min() >= 0 and 0 < logits.max() <= 1):
+        return
+    if len(np.unique(logits)) < WHOLE_HEAD:
         return
     exclusive = logits.shape[1] > 1 and bool((np.abs(logits.sum(axis=1) - 1) <= TOTAL_TOLERANCE).all())
     if exclusive or np.median(logits) < MIDDLE_OF_PROBABILITIES:

@@ -188,7 +188,7 @@ def test_padding_says_nothing_about_the_unit(filling: float) -> None:
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("names", [("scores", "boxes"), ("logits", "pred_boxes")])
 def test_probabilities_are_no_logits(use_softmax: bool, exclusive: bool, names: tuple[str, str]) -> None:
-    scores = np.full((1, 50, 4), 0.02, np.float32)
+    scores = np.linspace(0.01, 0.05, 200, dtype=np.float32).reshape(1, 50, 4)
     scores[0, 0, 2] = 0.9
     if exclusive:
         scores[..., 3] = 1 - scores[..., :3].sum(axis=2)
@@ -200,6 +200,13 @@ def test_probabilities_are_no_logits(use_softmax: bool, exclusive: bool, names: 
     assert plain(found[0]) == [(2, 0.9, BOX_PIXELS)]
 
 
-@pytest.mark.parametrize("logits", [np.zeros((1, 50, 4)), np.random.default_rng(1).random((1, 50, 4))])
+@pytest.mark.parametrize(
+    "logits",
+    [
+        pytest.param(np.zeros((1, 50, 4)), id="nothing"),
+        pytest.param(np.full((1, 50, 4), 0.1), id="one-number"),
+        pytest.param(np.random.default_rng(1).random((1, 50, 4)), id="evenly-spread"),
+    ],
+)
 def test_numbers_that_are_no_probabilities_are_logits(logits: np.ndarray) -> None:
     assert len(decoder(num_classes=4)([logits, boxes_of(50, BOX)], [FULL_HD])[0]) == 50 * 4

@@ -141,7 +141,6 @@ def test_a_tie_for_the_last_place_is_decided_before_classes_are() -> None:
 
 
 def test_probabilities_are_no_logits() -> None:
-    scores = np.full((1, 50, 4), 0.02, np.float32)
-    scores[0, 0, 2] = 0.9
+    scores = np.linspace(0.01, 0.05, 200, dtype=np.float32).reshape(1, 50, 4)
     with pytest.raises(DecodeValueError, match=r"got \[50, 4\] .* probabilities already; export .*layout to detr"):
         decoder(num_classes=4)([boxes_of(50, BOX), scores], [FULL_HD])
