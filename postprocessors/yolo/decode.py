@@ -33,8 +33,9 @@ class YoloDecoder:
         self._rules = ClassRules(settings, config.class_names, int(settings["num_classes"]))
         self._max_det = int(settings["max_det"])
         self._multi_label = bool(settings.get("multi_label"))
-        self._clip_first = bool(settings.get("clip_before_nms"))
         self._task = make_task(config)
+        # Rotated boxes have no edges that an image could cut.
+        self._clip_first = bool(settings.get("clip_before_nms")) and self._task.box_format == "xyxy"
         self._outputs = OutputRule(config, self._task)
         given, wanted, normalized = settings.get("box_format"), self._task.box_format, settings.get("boxes_normalized")
         self._raw_boxes = BoxRule(given or "cxcywh", wanted, normalized)
