@@ -7,11 +7,12 @@ import platform
 import sys
 from collections.abc import Callable
 
-from bench import conversion, engines, payload, soak, throughput
+from bench import conversion, engines, payload, soak, throughput, vendor
 from bench.timing import Row
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "decode": payload.decode,
+    "nms": vendor.nms,
     "overlay": payload.overlay,
     "preprocess": payload.preprocess,
     "convert": conversion.small,

@@ -94,7 +94,7 @@ def owner_of(name: str, families: Sequence[Family]) -> Family | None:
 def nearest(name: str, families: Sequence[Family]) -> str:
     """Return what to say of an unknown name: the nearest known spelling and all of them."""
     known = sorted({spelling for family in families for spelling in family.names})
-    close = difflib.get_close_matches(name, known, 1, 0.5)
+    close = difflib.get_close_matches(name.lower(), known, 1, 0.5)
     return (f"did you mean {close[0]}? " if close else "") + f"known: {', '.join(known) or 'none'}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ IMAGE_CHANNELS = (1, 3)
 # Types that hold pixel values, 0 to 1 or 0 to 255; int8 holds neither. "unknown": the graph does not say.
 FLOATS = frozenset({"float16", "float32", "float64", "unknown"})
 INTEGERS = frozenset({"uint8", "uint16", "uint32", "uint64", "int16", "int32", "int64"})
+
+# What one run is fed, images times channels times pixels: 4 GB of float32.
+_MOST_NUMBERS = 1 << 30
 
 Shape = Sequence["int | str | None"]
 
@@ -105,6 +109,12 @@ def _image_problems(image: TensorFact) -> list[str]:
     if len(shape) != 4:
         return [
             f"expected four axes (batch, channels, height, width), got {_written(shape)}; export the model with them"
+        ]
+    numbers = [axis for axis in shape if isinstance(axis, int)]
+    if any(axis < 1 for axis in numbers) or math.prod(numbers) > _MOST_NUMBERS:
+        return [
+            f"expected axes from 1 on and at most {_MOST_NUMBERS} numbers in all, got {_written(shape)}; "
+            "export the model again"
         ]
     fixed = all(isinstance(axis, int) for axis in (shape[1], shape[3]))
     if fixed and _layout(shape) is None:

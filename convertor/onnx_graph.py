@@ -198,7 +198,8 @@ class _Walk:
             if key == Tensor.NAME and named:
                 self._initializers.add(self._name(value))
             elif key == Tensor.LOCATION:
-                external = value == EXTERNAL
+                # As the engine's C++ reads an enum: its low 32 bits.
+                external = value & 0xFFFF_FFFF == EXTERNAL
             elif key == Tensor.EXTERNAL_DATA:
                 name, text = self._entry(value, _NAME_BYTES)
                 location = text if name == "location" else location

@@ -57,7 +57,8 @@ class WireReader:
                 raise WireError(f"more than {_MOST_FIELDS} fields")
             key = self._varint()
             wire = key & 7
-            if key < 8 or wire not in (VARINT, LEN, _I64, _I32):
+            # Readers in C++ cut a key to 32 bits and would take it for another field.
+            if not 8 <= key < 1 << 32 or wire not in (VARINT, LEN, _I64, _I32):
                 raise WireError(f"no field begins at byte {position}")
             if wire == VARINT:
                 yield key, self._varint()

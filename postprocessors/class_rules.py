@@ -26,6 +26,11 @@ class ClassRules:
         class_names: Names by class id.
         columns: How many class ids the head can give.
 
+    Attributes:
+        names: Every class id's name.
+        lowest: What a score must reach (>=) to reach any class's threshold.
+        uniform: Every class is kept, at the same score: whatever reaches `lowest` and is no more than 1 passes.
+
     Raises:
         DecodeError: `settings` speaks of a class that the head cannot give.
     """
@@ -44,7 +49,10 @@ class ClassRules:
             self._kept[:] = False
             self._kept[[self._id_of(wanted) for wanted in kept]] = True
         self._strict = settings.get("compare") == "greater"
-        self.lowest = np.float32(self._thresholds.min(initial=np.inf))
+        lowest = self._thresholds.min(initial=np.inf)
+        # The next number above the threshold: reaching it is being above the threshold.
+        self.lowest = np.nextafter(lowest, np.float32(np.inf)) if self._strict else np.float32(lowest)
+        self.uniform = bool(self._kept.all() and (self._thresholds == lowest).all() and self.lowest <= 1)
 
     def _id_of(self, wanted: str | int) -> int:
         if isinstance(wanted, str) and wanted in self.names:
@@ -61,14 +69,17 @@ class ClassRules:
 
     def detections(self, boxes: FloatArray, scores: FloatArray, class_ids: npt.NDArray[Any]) -> Detections:
         """Return Detections of clipped source-pixel boxes, given best first; boxes without area are dropped."""
-        kept = np.flatnonzero((boxes[:, 2:] > boxes[:, :2]).all(axis=1))
-        ids: list[int] = class_ids[kept].tolist()
+        has_sides = boxes[:, 2:] > boxes[:, :2]
+        if np.count_nonzero(has_sides) < has_sides.size:
+            kept = has_sides.all(axis=1)
+            boxes, scores, class_ids = boxes[kept], scores[kept], class_ids[kept]
+        ids: list[int] = class_ids.tolist()
         return Detections(
-            boxes[kept],
-            scores[kept],
-            class_ids[kept].astype(np.int32),
-            tuple(self.names[class_id] for class_id in ids),
-            tuple(self._stated[class_id] for class_id in ids),
+            np.ascontiguousarray(boxes),
+            scores,
+            class_ids.astype(np.int32),
+            tuple([self.names[class_id] for class_id in ids]),
+            tuple([self._stated[class_id] for class_id in ids]),
         )
 
 

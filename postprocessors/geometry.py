@@ -40,7 +40,11 @@ class FrameGeometry:
 
     def to_source(self, boxes: FloatArray) -> FloatArray:
         """Map xyxy boxes [n, 4] from network-input pixels to source pixels, clipped to the image."""
-        return self.clip(self.points_to_source(boxes.reshape(-1, 2, 2)).reshape(-1, 4))
+        top, left = self.offset if self.pad is None else self.pad
+        down, right = self.source_per_pixel
+        moved = boxes - np.array([left, top, left, top], np.float32)
+        moved *= np.array([right, down, right, down], np.float32)
+        return self.clip(moved)
 
     def points_to_source(self, points: FloatArray) -> FloatArray:
         """Map x, y pairs [..., 2] from network-input pixels to source pixels, not clipped."""
@@ -58,7 +62,8 @@ class FrameGeometry:
         """Clip xyxy boxes [n, 4] in source pixels to the source image."""
         height, width = self.source
         limits = np.array([width, height, width, height], np.float32)
-        return np.minimum(np.maximum(boxes, np.float32(0)), limits)
+        clipped = np.minimum(boxes, limits)
+        return np.maximum(clipped, np.float32(0), out=clipped)
 
 
 def plausible(boxes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .contract import Array, DecodeError, shapes_of
+from .contract import Array, DecodeError, DecodeValueError, shapes_of
 from .geometry import FloatArray
 
 PAIR = "boxes [B, Q, 4] and logits [B, Q, C]"
 BOX_WORDS = ("box", "dets")
 LOGIT_WORDS = ("logit", "label", "score", "class")
+# So many different values are no coincidence. Of real probabilities most are next to nothing, or they are 1 in total.
+WHOLE_HEAD = 100
+MIDDLE_OF_PROBABILITIES = 0.25
+TOTAL_TOLERANCE = 0.02
 # Exporters' own names, boxes first. They tell the pair where the graph also returns what training needs.
 EXPORTERS_NAMES = (("pred_boxes", "logits"), ("pred_boxes", "pred_logits"), ("dets", "labels"))
 
@@ -71,6 +75,27 @@ def check_batch(family: str, boxes: Array, images: int) -> None:
     """
     if len(boxes) < images:
         raise DecodeError(f"{family}: expected {images} images in the outputs, got {len(boxes)}")
+
+
+def refuse_probabilities(family: str, logits: Array, advice: str) -> None:
+    """Refuse an image's logits [Q, C] that are probabilities already.
+
+    A second sigmoid would lift nearly all of them above 0.5, a second softmax would let none pass. NaN and infinities
+    are in no range, so that a head with some is taken for what it should be.
+
+    Raises:
+        DecodeValueError: A whole head lies in 0..1, as probabilities do and logits never.
+    """
+    if logits.size < WHOLE_HEAD or not (logits.min() >= 0 and 0 < logits.max() <= 1):
+        return
+    if len(np.unique(logits)) < WHOLE_HEAD:
+        return
+    exclusive = logits.shape[1] > 1 and bool((np.abs(logits.sum(axis=1) - 1) <= TOTAL_TOLERANCE).all())
+    if exclusive or np.median(logits) < MIDDLE_OF_PROBABILITIES:
+        raise DecodeValueError(
+            f"{family}: expected logits, got {list(logits.shape)} numbers from {logits.min():.3g} to "
+            f"{logits.max():.3g}, which are probabilities already; {advice}"
+        )
 
 
 def kept_columns(family: str, columns: int, background: int | None) -> npt.NDArray[np.intp]:

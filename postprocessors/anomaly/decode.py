@@ -25,6 +25,9 @@ ClassMask = npt.NDArray[np.uint8]
 
 # Rounding may leave 1.0000002.
 RANGE_TOLERANCE = 1e-3
+# Half precision and 8-bit engines miss the total by so much.
+TOTAL_TOLERANCE = 0.02
+MAX_PIXEL_CLASSES = 256
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -98,12 +101,22 @@ class AnomalyDecoder:
                 f"anomaly: expected class probabilities, 0 to 1, got {lowest:.4g} to {highest:.4g}; set "
                 "outputs.classes.activation to softmax if they are logits"
             )
-        return float(np.delete(classes.astype(np.float64), self._normal_ids).sum())
+        wide = classes.astype(np.float64)
+        anomalous = np.delete(wide, self._normal_ids)
+        if len(anomalous) > 1 and abs(wide.sum() - 1) > TOTAL_TOLERANCE:
+            # Only of classes that exclude each other is the sum a probability.
+            raise DecodeValueError(
+                f"anomaly: expected class probabilities that are 1 in total, got {wide.sum():.4g}; set "
+                "outputs.classes.activation to softmax if they are logits, or make all classes but one normal"
+            )
+        return min(max(float(anomalous.sum()), 0.0), 1.0)
 
     def _class_mask(self, image: dict[str, Array], frame: FrameGeometry) -> ClassMask | None:
         if not self._pixel_names:
             return None
         pixels = image.get("pixel_classes")
+        if pixels is not None and pixels.ndim == 3 and len(pixels) > 1:
+            pixels = self._planes(pixels)
         has_planes = pixels is not None and pixels.ndim == 3 and len(pixels) > 1
         # A graph's own mask stands for its own threshold; one that the manifest states wins.
         if "map" in image and not has_planes and (pixels is None or self._pixel_threshold is not None):
@@ -118,6 +131,17 @@ class AnomalyDecoder:
                 f"and anomalous pixels apart, no classes of them, got {len(self._pixel_names)} names; correct them"
             )
         return nearest_to_source(_best_planes(pixels) if has_planes else _indices(pixels), frame)
+
+    def _planes(self, pixels: Array) -> Array:
+        """Return pixel classes [C, h, w]; of [h, w, C] where only the last axis is as long as the package's names."""
+        names = len(self._pixel_names)
+        planes = np.moveaxis(pixels, -1, 0) if pixels.shape[0] != names == pixels.shape[-1] else pixels
+        if len(planes) > MAX_PIXEL_CLASSES:
+            raise DecodeError(
+                f"anomaly: expected at most {MAX_PIXEL_CLASSES} pixel classes, got {len(planes)} in "
+                f"{list(pixels.shape)}; name the output in the manifest's outputs.pixel_classes"
+            )
+        return planes
 
 
 def create(config: DecoderConfig) -> AnomalyDecoder:

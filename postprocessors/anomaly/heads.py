@@ -90,7 +90,9 @@ class HeadFinder:
                 raise _doubt("score or one with class probabilities [B, C]", chosen["score"] + chosen["classes"])
             chosen["classes" if has_score else "score"] = []
         verdict = next((meaning for meaning in OF_VERDICT if chosen[meaning]), None)
-        for meaning in (verdict, "pixel_classes" if self._pixel_classes else None):
+        # Without pixel classes the map is the mask.
+        of_mask = ("pixel_classes" if chosen["pixel_classes"] else "map") if self._pixel_classes else None
+        for meaning in (verdict, of_mask):
             if meaning is not None and len(chosen[meaning]) > 1:
                 raise _doubt(meaning, chosen[meaning])
         return {meaning: alike[0][1] for meaning, alike in chosen.items() if len(alike) == 1}

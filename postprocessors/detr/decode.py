@@ -111,6 +111,7 @@ class DetrDecoder:
         values = head.values[index]
         if self._activated or not head.are_logits:
             return _probabilities(values)
+        queries.refuse_probabilities(FAMILY, values, "name the outputs in outputs.boxes and outputs.scores")
         # Softmax takes the background into its sum; it is dropped afterwards, before it can take top-k places.
         return softmax(values) if self._use_softmax else sigmoid(values)
 
@@ -155,7 +156,7 @@ class DetrDecoder:
         """Return the `chosen` of an image's boxes [Q, 4] as clipped source-pixel xyxy."""
         normalized = self._normalized
         if normalized is None:
-            normalized = _are_fractions(boxes[usable])
+            normalized = _are_fractions(boxes[usable], box_format)
         wanted = boxes[chosen].astype(np.float32)
         if normalized:
             height, width = frame.network
@@ -184,6 +185,11 @@ def _probabilities(values: Array) -> FloatArray:
     return np.minimum(scores, np.float32(1))
 
 
-def _are_fractions(boxes: Array) -> bool:
-    """Return whether boxes [n, 4] are fractions of the network's input: most of them, for a few may be nonsense."""
+def _are_fractions(boxes: Array, box_format: str) -> bool:
+    """Return whether boxes [n, 4] are fractions of the network's input: most of them, for a few may be nonsense.
+
+    What has no area is padding, and tells nothing.
+    """
+    low, high = boxes[:, :2], boxes[:, 2:]
+    boxes = boxes[(high > (0 if box_format == "cxcywh" else low)).all(axis=1)]
     return not len(boxes) or bool((np.abs(boxes).max(axis=1) <= LARGEST_FRACTION).mean() >= 0.5)

@@ -83,7 +83,7 @@ def check(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[
     """
     outputs: Mapping[str, Mapping[str, Any]] = manifest["outputs"]
     of_outputs = _adapter(outputs) if outputs else _graph(_shapes(facts), manifest["settings"])
-    return [*_by_name(manifest), *of_outputs]
+    return _metadata(facts) or [*_by_name(manifest), *of_outputs]
 
 
 def advise(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[str]:
@@ -91,18 +91,34 @@ def advise(manifest: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list
     settings = manifest["settings"]
     classes, columns = settings["num_classes"], _class_columns(_shapes(facts))
     undecided = not settings["use_softmax"] and settings["background_class"] is None
-    if classes is None or columns != classes + 1 or not undecided or manifest["outputs"]:
+    if columns is None or not undecided or manifest["outputs"]:
         return []
+    # Without a count, the name is all that may speak of DETR itself.
+    if columns != classes + 1 if classes is not None else not _layout(manifest).startswith("detr"):
+        return []
+    more = "" if classes is None else ", one more than num_classes"
     return [
-        f"detection.use_softmax: the graph has {columns} class columns, one more than num_classes; all are kept as "
+        f"detection.use_softmax: the graph has {columns} class columns{more}; all are kept as "
         "independent classes; for DETR or YOLOS, whose last column is no object, set use_softmax to true"
     ]
 
 
+def _layout(manifest: Mapping[str, Any]) -> str:
+    return str(manifest["detection"].get("layout") or manifest.get("stage_type") or "")
+
+
+def _metadata(facts: Mapping[str, Any] | None) -> list[str]:
+    """Return what the graph's metadata says against this family: a YOLO of Ultralytics has rows of 6, too."""
+    metadata: Mapping[str, str] = (facts or {}).get("metadata") or {}
+    is_yolo = metadata.get("end2end") == "True" or metadata.get("head", "RTDETRDecoder") != "RTDETRDecoder"
+    if metadata.get("author") != "Ultralytics" or not is_yolo:
+        return []
+    return ["detection.layout: expected yolo for this graph of Ultralytics, got detr; set it"]
+
+
 def _by_name(manifest: Mapping[str, Any]) -> list[str]:
     """Return what contradicts the layout's name: YOLOS is the one model whose scores are a softmax for certain."""
-    layout = str(manifest["detection"].get("layout") or manifest.get("stage_type") or "")
-    if not layout.startswith("yolos") or manifest["settings"]["use_softmax"]:
+    if not _layout(manifest).startswith("yolos") or manifest["settings"]["use_softmax"]:
         return []
     return [
         "detection.use_softmax: expected true for YOLOS, whose last class column is no object, got false; set it, or "

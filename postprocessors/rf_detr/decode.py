@@ -25,6 +25,10 @@ from .masks import instance_masks
 
 FAMILY = "rf_detr"
 SEGMENTATION = "instance_segmentation"
+PROBABILITIES = (
+    "export the model without its sigmoid, or set detection.layout to detr and name the outputs in outputs.boxes and "
+    "outputs.scores"
+)
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,7 @@ class RfDetrDecoder:
         """Return probabilities [Q, C] of one image, free to be changed."""
         if self._activated:
             return logits.astype(np.float32)
+        queries.refuse_probabilities(FAMILY, logits, PROBABILITIES)
         # Softmax takes the background into its sum; it is dropped afterwards, before it can take top-k places.
         return softmax(logits) if self._use_softmax else sigmoid(logits)
 

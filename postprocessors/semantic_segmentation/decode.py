@@ -29,6 +29,8 @@ from .upsample import best_classes
 FloatArray = npt.NDArray[np.float32]
 
 MAX_CLASSES = 256
+# A square axis pair of so many may be a picture, [B, H, W, C].
+LEAST_PICTURE = 32
 # Rounding may leave 1.0000002.
 RANGE_TOLERANCE = 1e-3
 
@@ -111,6 +113,12 @@ class SemanticSegmentationDecoder:
     def _are_last(self, head: Array) -> bool:
         """Return whether classes are the last axis of [B, ?, ?, ?]."""
         if self._channels_first is None:
+            _, first, second, last = head.shape
+            if self._num_classes is None and first == second > last and first >= LEAST_PICTURE:
+                raise DecodeError(
+                    "semantic_segmentation: expected detection.num_classes or channels_first to tell classes from "
+                    f"pixels, got nothing for {list(head.shape)}; set one of them"
+                )
             return head.shape[1] != self._num_classes == head.shape[-1]
         return not self._channels_first
 

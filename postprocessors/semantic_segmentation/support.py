@@ -93,6 +93,11 @@ def _shapes(heads: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> 
     shape, classes = heads[0]["shape"], settings["num_classes"]
     if "float" not in heads[0]["dtype"] or len(shape) == 3:
         return []
+    if classes is None and settings["channels_first"] is None and _may_be_last(shape):
+        return [
+            f"detection.num_classes: expected the number of classes, got nothing; the graph's {shape} does not tell "
+            "classes from pixels; set it, or channels_first"
+        ]
     axes = {True: (1,), False: (3,), None: (1,) if classes is None else (1, 3)}[settings["channels_first"]]
     columns = [shape[axis] for axis in axes]
     if not all(isinstance(count, int) for count in columns):
@@ -105,3 +110,9 @@ def _shapes(heads: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> 
         f"got {'nothing' if classes is None else classes}; set num_classes to what the model was trained on, and "
         "channels_first to false if classes are the last axis"
     ]
+
+
+def _may_be_last(shape: Sequence[Any]) -> bool:
+    """Return whether [B, ?, ?, ?] could be a square picture with its classes last, as decode.py has it."""
+    _, first, second, last = shape
+    return isinstance(first, int) and isinstance(last, int) and first == second > last and 32 <= first <= MAX_CLASSES

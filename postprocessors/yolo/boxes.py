@@ -13,6 +13,8 @@ from ..geometry import MAX_COORDINATE, FloatArray, FrameGeometry, plausible
 
 # A handful of boxes may lie in the image's first pixel by chance; a whole head does not.
 WHOLE_HEAD = 100
+# In an array: NumPy converts a bare number anew in every call.
+HALF = np.array(0.5, np.float32)
 
 
 class BoxRule:
@@ -30,12 +32,12 @@ class BoxRule:
     def prepare(self, boxes: Array, network: tuple[int, int]) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """Return float32 boxes [n, 4] as the task wants them, and which of them are finite and have an area."""
         # By column: short rows are slow to go through.
-        columns = np.array(boxes.T, np.float32, order="C")
+        columns = np.ascontiguousarray(boxes.T, np.float32)
         if self._normalized:
-            columns *= np.array([[network[1]], [network[0]]] * 2, np.float32)
-        # NaN fails both comparisons. What is no box becomes one without area.
-        if not (columns.max(initial=0) < MAX_COORDINATE and columns.min(initial=0) > -MAX_COORDINATE):
-            columns[:, ~plausible(columns.T)] = 0
+            columns = columns * np.array([[network[1]], [network[0]]] * 2, np.float32)
+        # What is no box becomes one without area.
+        if np.count_nonzero(np.abs(columns) < MAX_COORDINATE) < columns.size:
+            columns = np.where(plausible(columns.T), columns, np.float32(0))
         converted, positive = self._converted(columns)
         return converted.T, positive[0] & positive[1]
 
@@ -46,10 +48,10 @@ class BoxRule:
             return columns, high > (0 if self._given == "cxcywh" else low)
         converted = np.empty_like(columns)
         if self._given == "xyxy":
-            np.multiply(low + high, np.float32(0.5), out=converted[:2])
+            np.multiply(low + high, HALF, out=converted[:2])
             np.subtract(high, low, out=converted[2:])
             return converted, converted[2:] > 0
-        half = high * np.float32(0.5)
+        half = high * HALF
         np.subtract(low, half, out=converted[:2])
         np.add(low, half, out=converted[2:])
         # A size that is lost in rounding is none.

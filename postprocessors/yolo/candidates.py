@@ -6,7 +6,6 @@ Payload: runs inside the server's python (3.9 or newer); needs numpy, nothing mo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,29 +14,19 @@ import numpy.typing as npt
 from ..class_rules import ClassRules
 from ..contract import DecodeValueError
 from ..geometry import FloatArray
-
-IndexArray = npt.NDArray[np.intp]
+from .scan import IndexArray, find_reached
 
 # What Ultralytics calls max_nms: beyond this many candidates only the best take part in suppression.
 MAX_CANDIDATES = 30_000
 # Half-precision sigmoids round up to just above 1.
 SCORE_SLACK = 1e-3
-# Scores are looked at in blocks: most hold none that counts. A few thousand bools are found in no time.
-SCAN_BITS = 11
-SCAN_BLOCK = 1 << SCAN_BITS
-# More scores than this that count, and the anchors are gone through in chunks: memory stays flat.
-MAX_HITS = 65_536
-# So many scores may all count, for a moment: counting them before costs as much as it saves.
-UNCOUNTED = 1 << 20
 CHUNK_ANCHORS = 2048
-# The bits of 1.0: as whole numbers, floats from 0 to 1 are ordered as they are, and need 30 bits.
-ONE_BITS = 0x3F800000
-# What is left of a positive 64-bit number for anchor and class.
-PLACE_BITS = 33
+# A key's lower bits hold anchor and class; above them, a score's own bits, which are ordered as scores from 0 to 1 are.
+# In arrays: NumPy converts a bare number anew in every call.
+KEY_BIT_OF_SCORE = np.array(-(1 << 32), np.int64)
 
 
-@dataclass(frozen=True)
-class ScoreBlock:
+class ScoreBlock(NamedTuple):
     """Where the scores of one image lie.
 
     Attributes:
@@ -100,67 +89,36 @@ def find_candidates(scores: ScoreBlock, rules: ClassRules, multi_label: bool) ->
     hits = None if scores.objectness is not None else _hits(scores, rules.lowest)
     if hits is None:
         hits = _joined(_chunks(scores, rules, multi_label))
-    peak = hits.scores.max(initial=0)
-    if peak == np.inf:
-        hits = hits.take(np.isfinite(hits.scores))
-        peak = hits.scores.max(initial=0)
-    _refuse_above_one(peak, "class scores")
+    if not rules.lowest > 0:
+        hits = _within_bounds(hits)
     ranked = _ranked(hits, scores.classes)
-    if not multi_label:
+    if len(ranked.scores) and ranked.scores[0] > 1:
+        ranked = _ranked(_within_bounds(hits), scores.classes)
+    if not multi_label and scores.classes > 1:
         ranked = _best_of_anchors(ranked, scores.anchors)
-    passed = rules.passes(ranked.scores, ranked.class_ids)
-    if not passed.all():
-        ranked = ranked.take(passed)
+    if not rules.uniform:
+        ranked = ranked.take(rules.passes(ranked.scores, ranked.class_ids))
     return ranked.take(slice(MAX_CANDIDATES)) if len(ranked.scores) > MAX_CANDIDATES else ranked
 
 
 def _hits(scores: ScoreBlock, lowest: np.float32) -> Candidates | None:
     """Return the scores that reach `lowest`; None when they are too many."""
-    block, first, classes = scores.block, scores.first, scores.classes
+    first, last = scores.first, scores.first + scores.classes
     if scores.channels_first:
-        block = block[first : first + classes]
-    # One comparison is the only pass over all scores; NaN never reaches anything.
-    mask = np.empty(-(-block.size // SCAN_BLOCK) * SCAN_BLOCK, bool)
-    mask[block.size :] = False
-    reached = mask[: block.size].reshape(block.shape)
-    np.greater_equal(block, lowest, out=reached)
-    if not scores.channels_first:
-        _clear_beside(reached, first, classes)
-    positions = _positions(mask)
-    if positions is None:
-        return None
-    values = block.reshape(-1).take(positions)
-    rows, columns = np.divmod(positions, block.shape[1])
-    if scores.channels_first:
-        return Candidates(columns, rows, values)
-    return Candidates(rows, columns - first, values)
-
-
-def _clear_beside(reached: npt.NDArray[np.bool_], first: int, classes: int) -> None:
-    """Forget what was found in the channels before and after the class scores of [N, channels]."""
-    if first == 4 and reached.shape[1] % 4 == 0:
-        # Four bools are cleared as one number, several times as fast.
-        reached.view(np.uint32)[:, 0] = 0
+        table = scores.block[first:last]
+        first, last = 0, scores.anchors
     else:
-        reached[:, :first] = False
-    reached[:, first + classes :] = False
-
-
-def _positions(mask: npt.NDArray[np.bool_]) -> IndexArray | None:
-    """Return where `mask`, a whole number of blocks long, is set; None when that is too often."""
-    blocks = mask.reshape(-1, SCAN_BLOCK)
-    used: IndexArray = blocks.any(axis=1).nonzero()[0]
-    # With few blocks in use, copying them costs less than looking at the rest.
-    dense = 2 * len(used) > len(blocks)
-    part = mask if dense else blocks.take(used, axis=0).reshape(-1)
-    if len(part) > UNCOUNTED and np.count_nonzero(part) > MAX_HITS:
+        table = scores.block
+    places = find_reached(table, lowest, first, last)
+    if places is None:
         return None
-    positions: IndexArray = part.nonzero()[0]
-    if len(positions) > MAX_HITS:
-        return None
-    if dense:
-        return positions
-    return (used[positions >> SCAN_BITS] << SCAN_BITS) | (positions & (SCAN_BLOCK - 1))
+    columns = np.array(max(table.shape[1], 1))
+    rows = places // columns
+    within = places - rows * columns
+    values = table.reshape(-1).take(places)
+    if scores.channels_first:
+        return Candidates(within, rows, values)
+    return Candidates(rows, within - first, values)
 
 
 def _chunks(scores: ScoreBlock, rules: ClassRules, multi_label: bool) -> Iterator[Candidates]:
@@ -205,25 +163,34 @@ def _refuse_above_one(peak: float, what: str) -> None:
         raise DecodeValueError(f"yolo: {what} reach {peak:.3g}, expected 0..1; export the model with its sigmoid")
 
 
-def _ranked(hits: Candidates, classes: int) -> Candidates:
-    """Return the hits in order, none above 1: one sort of whole numbers that hold score, anchor and class."""
-    class_bits = max((classes - 1).bit_length(), 1)
+def _within_bounds(hits: Candidates) -> Candidates:
+    """Return the hits whose scores are numbers, none above 1 or of minus zero.
+
+    Raises:
+        DecodeValueError: A score is above 1.
+    """
+    finite = np.isfinite(hits.scores)
+    hits = hits if finite.all() else hits.take(finite)
+    _refuse_above_one(hits.scores.max(initial=0), "class scores")
     # Adding zero makes minus zero plain zero, whose bits are those of the smallest score.
-    scores = np.minimum(hits.scores, np.float32(1)) + np.float32(0)
-    keys = ONE_BITS - scores.view(np.int32).astype(np.int64)
-    keys <<= PLACE_BITS
-    keys |= (hits.anchors << class_bits) | hits.class_ids
-    keys.sort()
-    places = keys & ((1 << PLACE_BITS) - 1)
-    bits = ONE_BITS - (keys >> PLACE_BITS)
-    return Candidates(places >> class_bits, places & ((1 << class_bits) - 1), bits.astype(np.int32).view(np.float32))
+    return Candidates(hits.anchors, hits.class_ids, np.minimum(hits.scores, np.float32(1)) + np.float32(0))
+
+
+def _ranked(hits: Candidates, classes: int) -> Candidates:
+    """Return the hits in order: one sort of whole numbers that hold score, anchor and class."""
+    class_bits = np.array(max((classes - 1).bit_length(), 1))
+    keys = hits.scores.view(np.int32) * KEY_BIT_OF_SCORE
+    keys += (hits.anchors << class_bits) | hits.class_ids
+    order = keys.argsort()
+    return Candidates(hits.anchors.take(order), hits.class_ids.take(order), hits.scores.take(order))
 
 
 def _best_of_anchors(ranked: Candidates, anchors: int) -> Candidates:
     """Return the first candidate of every anchor."""
-    count = len(ranked.anchors)
-    first = np.empty(anchors, np.intp)
+    place, numbers = np.empty(anchors, np.intp), np.arange(len(ranked.anchors))
+    place.put(ranked.anchors, numbers)
+    if np.count_nonzero(place.take(ranked.anchors) == numbers) == len(numbers):
+        return ranked
     # Written backwards: of several candidates the best is written last and stays.
-    first[ranked.anchors[::-1]] = np.arange(count - 1, -1, -1)
-    best = first[ranked.anchors] == np.arange(count)
-    return ranked if best.all() else ranked.take(best)
+    place.put(ranked.anchors[::-1], numbers[::-1])
+    return ranked.take(place.take(ranked.anchors) == numbers)

@@ -33,8 +33,9 @@ class YoloDecoder:
         self._rules = ClassRules(settings, config.class_names, int(settings["num_classes"]))
         self._max_det = int(settings["max_det"])
         self._multi_label = bool(settings.get("multi_label"))
-        self._clip_first = bool(settings.get("clip_before_nms"))
         self._task = make_task(config)
+        # Rotated boxes have no edges that an image could cut.
+        self._clip_first = bool(settings.get("clip_before_nms")) and self._task.box_format == "xyxy"
         self._outputs = OutputRule(config, self._task)
         given, wanted, normalized = settings.get("box_format"), self._task.box_format, settings.get("boxes_normalized")
         self._raw_boxes = BoxRule(given or "cxcywh", wanted, normalized)
@@ -64,17 +65,19 @@ class YoloDecoder:
         if isinstance(image, Rows):
             return select_rows(image, self._rules, self._row_boxes, frame.network, self._max_det)
         candidates = self._candidates(image, self._pair_boxes if pair else self._raw_boxes, frame)
-        return candidates.take(self._task.suppress(candidates)[: self._max_det])
+        kept = self._task.suppress(candidates)[: self._max_det]
+        boxes = candidates.boxes.T.take(kept, axis=1).T
+        extras = candidates.extras.take(kept, axis=0)
+        return Selection(boxes, candidates.scores.take(kept), candidates.class_ids.take(kept), extras)
 
     def _candidates(self, image: RawImage, box_rule: BoxRule, frame: FrameGeometry) -> Selection:
         found = find_candidates(image.scores, self._rules, self._multi_label)
-        taken = image.boxes[found.anchors]
+        taken = image.boxes_of(found.anchors)
         boxes, has_area = box_rule.prepare(taken, frame.network)
         if self._clip_first:
             boxes, has_area = clip_to_image(boxes, has_area, frame)
-        extras = image.extras[found.anchors].astype(np.float32, copy=False)
-        selection = Selection(boxes, found.scores, found.class_ids, extras)
-        if not has_area.all():
+        selection = Selection(boxes, found.scores, found.class_ids, image.extras_of(found.anchors))
+        if np.count_nonzero(has_area) < len(has_area):
             selection, taken = selection.take(has_area), taken[has_area]
         box_rule.refuse_normalized(taken, image.boxes)
         return selection

@@ -3,7 +3,9 @@
 The rule, in order; the manifest's `outputs` (boxes, scores, classes, count) goes before it.
 1. `[B, K, 4]` beside two `[B, K]`: boxes, scores and classes that the graph has chosen; a `[B, 1]` or `[B]` beside them
    is how many rows count (EfficientNMS). By name, else by value: class ids are whole numbers, scores are fractions.
-2. `[B, N, 4]` beside `[B, N, C]` or `[B, C, N]`: boxes and class scores (YOLO-NAS, PP-YOLOE), whatever their names.
+   As many rows as the network has anchors, and no count: every anchor's best class, nothing is chosen yet (AI Hub).
+2. `[B, N, 4]` beside `[B, N, C]` or `[B, C, N]`: boxes and class scores (YOLO-NAS, PP-YOLOE), whatever their names;
+   of one class also beside `[B, N]`.
 3. The one output of rank 3 that reads as a head (heads.py); of an end-to-end one and a raw one the former.
 4. The one output `[n, 7]`: image, box, class, score (YOLOv7 with NMS).
 Other outputs (prototypes of rank 4, maps of rank 5) are left alone.
@@ -20,7 +22,7 @@ import numpy as np
 
 from ..contract import Array, DecodeError, DecoderConfig, DecodeValueError, shapes_of
 from ..geometry import FrameGeometry
-from .heads import HeadRule, Reading
+from .heads import HeadRule, Reading, anchor_counts
 from .images import RawImage, Rows, counted_rows, end_to_end_rows, indexed_rows, raw_image, raw_pair
 from .task import Task
 
@@ -79,10 +81,10 @@ class OutputRule:
         settled = self._settled.get(outputs[0].shape[1:]) if len(outputs) == 1 else None
         if settled is not None:
             return self._of_reading(outputs[0], settled)
-        chosen = self._chosen(outputs)
+        chosen = self._chosen(outputs, network)
         if chosen is not None:
             return chosen
-        pair = self._pair([output for output in outputs if output.ndim == 3])
+        pair = self._pair(outputs)
         if pair is not None:
             return pair
         head = self._head(outputs)
@@ -119,21 +121,23 @@ class OutputRule:
             )
         return pair
 
-    def _chosen(self, outputs: Sequence[Array]) -> Batch | None:
-        """Return boxes, scores and classes that the graph has chosen, or None."""
+    def _chosen(self, outputs: Sequence[Array], network: tuple[int, int]) -> Batch | None:
+        """Return boxes with one score and one class each, or None."""
         boxes = [output for output in outputs if output.ndim == 3 and output.shape[2] == 4]
         if len(boxes) != 1:
             return None
         vectors = [index for index, output in enumerate(outputs) if output.shape == boxes[0].shape[:2]]
         counts = [i for i, output in enumerate(outputs) if output.size == len(boxes[0]) and 1 <= output.ndim <= 2]
-        if len(vectors) == 3 and len(counts) == 3:
+        if len(vectors) == len(counts) == 3:
             # One row at most: the count looks like the rest; EfficientNMS puts it first.
             counts = [index for index in counts if self._is(index, "count")] or counts[:1]
-        vectors = [index for index in vectors if len(vectors) == 2 or index != counts[0]]
+            vectors = [index for index in vectors if index != counts[0]]
         counts = [index for index in counts if index not in vectors]
         if len(vectors) != 2 or len(counts) > 1:
             return None
         scores, classes = self._scores_and_classes(outputs, *vectors)
+        if not counts and boxes[0].shape[1] in anchor_counts(network):
+            return _of_best_classes(boxes[0], scores, classes, self._classes)
         return _of_chosen(boxes[0], scores, classes, outputs[counts[0]] if counts else None)
 
     def _is(self, index: int, meaning: str) -> bool:
@@ -151,8 +155,9 @@ class OutputRule:
         # Whole numbers both: nothing was found, and class ids reach higher than the scores' 0.
         return (b, a) if a.max(initial=0) > b.max(initial=0) else (a, b)
 
-    def _pair(self, tensors: Sequence[Array]) -> Batch | None:
-        """Return boxes and scores as a batch if two tensors of rank 3 are that, or None."""
+    def _pair(self, outputs: Sequence[Array]) -> Batch | None:
+        """Return boxes and scores as a batch if two of the outputs are that, or None."""
+        tensors = [output[..., None] if output.ndim == 2 and self._classes == 1 else output for output in outputs]
         found = [
             (boxes, scores, channels_first)
             for boxes in tensors
@@ -215,7 +220,7 @@ class OutputRule:
         """Return the line that refuses these outputs."""
         extras = self._task.extra_channels(outputs, self._classes)
         heads = [output for output in outputs if output.ndim == 3]
-        if len(heads) == 1:
+        if len(heads) == 1 and not (len(outputs) > 1 and heads[0].shape[2] == 4):
             shape = list(heads[0].shape)
             return (
                 f"yolo: expected {self._heads.expected(extras[0])}, "
@@ -242,6 +247,26 @@ def _of_chosen(boxes: Array, scores: Array, classes: Array, count: Array | None)
         return counted_rows(boxes[index], scores[index], classes[index], limit)
 
     return Batch(len(boxes), image)
+
+
+def _of_best_classes(boxes: Array, scores: Array, classes: Array, count: int) -> Batch:
+    """Return anchors that come with their best class as a raw head with no other scores."""
+
+    def image(index: int) -> RawImage:
+        numbers = classes[index].astype(np.float32)
+        known = np.flatnonzero(np.isfinite(numbers))
+        numbers = numbers[known]
+        wrong = numbers[~((numbers >= 0) & (numbers < count) & (numbers == np.floor(numbers)))]
+        if len(wrong):
+            raise DecodeValueError(
+                f"yolo: class {wrong[0]:.6g} of an anchor, expected whole numbers from 0 to {count - 1}; "
+                "set detection.num_classes to what the model was trained on"
+            )
+        table = np.zeros((len(boxes[index]), count), np.float32)
+        table[known, numbers.astype(np.intp)] = scores[index][known]
+        return raw_pair(boxes[index], table, count, channels_first=False)
+
+    return Batch(len(boxes), image, pair=True)
 
 
 def _of_indexed(rows: Array, images: int) -> Batch:

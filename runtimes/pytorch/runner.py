@@ -51,8 +51,10 @@ class TorchRunner:
             raise
         # What a damaged or newer file makes torch raise has no base class of its own.
         except Exception as error:
+            # Whatever went wrong, the file's own code may have run by then.
+            ran = " (code of the file may have run: --allow-pickles)" if options.allow_pickles else ""
             raise RunnerError(
-                f"{self._artifact}: torch {torch.__version__} refuses it: {_one_line(error)}; "
+                f"{self._artifact}: torch {torch.__version__} refuses it{ran}: {_one_line(error)}; "
                 f"export it with torch {torch.__version__}, or install the torch that wrote it"
             ) from error
         self._module, self._dtype, self._devices = opened.module, opened.dtype, opened.devices
@@ -106,8 +108,11 @@ class TorchRunner:
                 f"export it on that device, or set device to {'cpu' if self._device.type == 'cuda' else 'gpu'}"
             )
         others = ", ".join(sorted(self._devices - {self._device.type}))
-        fixed = f"; its export fixed tensors to {others}: export it on the device that serves it" if others else ""
-        return f"{self._artifact}: torch failed on a batch {shape}: {_one_line(error)}{fixed}"
+        hint = f"; its export fixed tensors to {others}: export it on the device that serves it" if others else ""
+        if not hint and "is invalid for input of size" in str(error):
+            # A script does not say what batch it was traced with.
+            hint = "; it may have been traced with another batch or size: export it with a free batch, or as a program"
+        return f"{self._artifact}: torch failed on a batch {shape}: {_one_line(error)}{hint}"
 
 
 def create(options: RunnerOptions) -> TorchRunner:

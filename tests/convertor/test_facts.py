@@ -202,6 +202,11 @@ def test_external_tensor_without_a_location_is_not_lost() -> None:
     assert read(model(field(5, field(14, 1)))).external_files == ("",)
 
 
+def test_an_enum_is_read_as_the_engine_reads_it() -> None:
+    """C++ cuts an enum to 32 bits: what looks like another value there is external data all the same."""
+    assert read(model(field(5, field(13, entry("location", "w")) + field(14, (1 << 32) + 1)))).external_files == ("w",)
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -214,6 +219,8 @@ def test_external_tensor_without_a_location_is_not_lost() -> None:
         pytest.param(b"\x80" * 20, "no number ends", id="endless-number"),
         pytest.param(bytes(4), "no field begins at byte 0", id="field-zero"),
         pytest.param(b"\x0b", "no field begins at byte 0", id="group"),
+        # C++ cuts a key to 32 bits: the field would be another one there.
+        pytest.param(varint((14 << 3) + (1 << 32)) + b"\x01", "no field begins at byte 0", id="key-beyond-32-bits"),
         pytest.param(field(1, 8) + b"\x3a\x05\x0a", "ends 4 bytes late", id="field-behind-the-end"),
         pytest.param(model(b"\x08\x80") + b"\x01", "runs over the end", id="number-across-the-end"),
         pytest.param(model(field(1, field(4, "x" * 70_000))), "a name is longer", id="long-name"),

@@ -25,6 +25,15 @@ from tests.convertor.packages import onnx_bytes, yolo_manifest
         pytest.param(
             detector({}), graph(3, 64, 64), "model.onnx: input images: expected four axes", id="no batch axis"
         ),
+        pytest.param(
+            detector({}), graph(1, 3, 64, 1 << 40), "model.onnx: input images: expected axes from 1", id="wide"
+        ),
+        pytest.param(
+            detector({}), graph(1 << 40, 3, 64, 64), "model.onnx: input images: expected axes", id="huge batch"
+        ),
+        pytest.param(
+            detector({}), graph(0, 3, 64, 64), "model.onnx: input images: expected axes from 1", id="batch of 0"
+        ),
         pytest.param(detector({}), graph(1, 100), "model.onnx: input images: expected four axes", id="no image"),
         pytest.param(
             detector({}), graph(*NCHW, dtype=TensorProto.INT8), "model.onnx: input images: expected floating", id="int8"

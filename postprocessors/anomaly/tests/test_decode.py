@@ -206,3 +206,36 @@ def test_b72_a_score_that_is_no_number(value: float) -> None:
 def test_one_result_per_image() -> None:
     results = decoder()([floats(0.2, 0.7)], [FRAME, FRAME])
     assert [result.is_anomalous for result in results] == [False, True]
+
+
+def test_several_anomalous_classes_that_do_not_exclude_each_other_are_no_score() -> None:
+    with pytest.raises(DecodeValueError, match=r"1 in total, got 1\.9; .* outputs\.classes\.activation"):
+        decoder(class_normal_ids=[2])([floats(0.9, 0.9, 0.1)[None]], [FRAME])
+    assert verdict(decoder()([floats(0.9, 0.3)[None]], [FRAME])[0]) == (True, 0.9, 0.9)
+
+
+@pytest.mark.parametrize(("heads", "score"), [((1.0005, 0.0), 1.0), ((-0.0005, 1.0), 0.0), ((0.6, 0.0, 0.401), 1.0)])
+def test_a_probability_is_never_beyond_its_range(heads: tuple[float, ...], score: float) -> None:
+    assert decoder()([floats(*heads)[None]], [FRAME])[0].score == score
+
+
+def test_pixel_classes_may_be_the_last_axis() -> None:
+    planes = np.zeros((1, 2, 3, 4), np.float32)
+    planes[0, :, 1, 3] = 1
+    (result,) = decoder(pixel_class_names=["background", "a", "b", "scratch"])([floats(0.7), planes], [FRAME])
+    assert result.class_mask is not None
+    assert result.class_mask[:, 2:4].tolist() == [[3, 3]] * 4
+    assert result.class_mask.sum() == 3 * 8
+
+
+def test_more_pixel_classes_than_a_byte_holds_are_refused() -> None:
+    planes = np.zeros((1, 257, 2, 3), np.float32)
+    with pytest.raises(DecodeError, match="at most 256 pixel classes, got 257"):
+        decoder(pixel_class_names=["background", "scratch"])([floats(0.7), planes], [FRAME])
+
+
+def test_a_mask_is_not_lost_where_maps_look_alike() -> None:
+    outputs = [floats(0.7), *np.ones((2, 1, 1, 2, 3), np.float32)]
+    with pytest.raises(DecodeError, match="expected one output as map, got 2"):
+        decoder(pixel_class_names=["background", "scratch"])(outputs, [FRAME])
+    assert decoder()(outputs, [FRAME])[0].class_mask is None

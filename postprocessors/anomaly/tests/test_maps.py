@@ -136,14 +136,14 @@ def test_features_beside_the_pixel_classes_are_not_taken_for_them() -> None:
     assert decoder()([features, planes, SCORE], [FRAME])[0].class_mask is None
 
 
-FEATURES = np.full((1, 512), 0.01, np.float32)
+FEATURES = np.full((1, 512), 1 / 512, np.float32)
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
         pytest.param(("pred_score", "embedding"), 0.7, id="score"),
-        pytest.param(("distance", "class_probabilities"), 511 * 0.01, id="classes"),
+        pytest.param(("distance", "class_probabilities"), 511 / 512, id="classes"),
     ],
 )
 def test_a_class_head_and_a_score_are_told_by_their_names(names: tuple[str, str], expected: float) -> None:

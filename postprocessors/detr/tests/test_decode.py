@@ -167,3 +167,46 @@ def test_the_raw_outputs_stay_as_they_are() -> None:
     before = rows.copy()
     decoder(("x",), num_classes=3)([rows], [FULL_HD])
     np.testing.assert_array_equal(rows, before)
+
+
+@pytest.mark.parametrize("filling", [0.0, -1.0])
+def test_padding_says_nothing_about_the_unit(filling: float) -> None:
+    boxes, scores, labels = np.full((1, 300, 4), filling), np.zeros((1, 300)), np.zeros((1, 300), np.int64)
+    boxes[0, :3] = [100, 100, 200, 200], [300, 300, 400, 380], [10, 10, 60, 60]
+    scores[0, :3], labels[0, :3] = [0.9, 0.8, 0.7], [1, 2, 3]
+    found = decoder(("labels", "boxes", "scores"), num_classes=80)([labels, boxes, scores], [FULL_HD])[0]
+    assert [entry[2] for entry in plain(found)] == [
+        [300.0, 168.75, 600.0, 337.5],
+        [900.0, 506.25, 1200.0, 641.25],
+        [30.0, 16.88, 180.0, 101.25],
+    ]
+    rows = rows_of((320, 320, 160, 320, 0.9, 7))
+    assert plain(decoder(("x",), num_classes=80)([rows], [FULL_HD])[0]) == [(7, 0.9, BOX_PIXELS)]
+
+
+@pytest.mark.parametrize("use_softmax", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("names", [("scores", "boxes"), ("logits", "pred_boxes")])
+def test_probabilities_are_no_logits(use_softmax: bool, exclusive: bool, names: tuple[str, str]) -> None:
+    scores = np.linspace(0.01, 0.05, 200, dtype=np.float32).reshape(1, 50, 4)
+    scores[0, 0, 2] = 0.9
+    if exclusive:
+        scores[..., 3] = 1 - scores[..., :3].sum(axis=2)
+    decode = decoder(names, num_classes=4, use_softmax=use_softmax, background_class=3)
+    with pytest.raises(DecodeValueError, match=r"got \[50, 4\] .* probabilities already; name .* outputs\.scores"):
+        decode([scores, boxes_of(50, BOX)], [FULL_HD])
+    named = {"boxes": {"tensor": 1}, "scores": {"tensor": 0}}
+    found = decoder(names, outputs=named, num_classes=4, background_class=3)([scores, boxes_of(50, BOX)], [FULL_HD])
+    assert plain(found[0]) == [(2, 0.9, BOX_PIXELS)]
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [
+        pytest.param(np.zeros((1, 50, 4)), id="nothing"),
+        pytest.param(np.full((1, 50, 4), 0.1), id="one-number"),
+        pytest.param(np.random.default_rng(1).random((1, 50, 4)), id="evenly-spread"),
+    ],
+)
+def test_numbers_that_are_no_probabilities_are_logits(logits: np.ndarray) -> None:
+    assert len(decoder(num_classes=4)([logits, boxes_of(50, BOX)], [FULL_HD])[0]) == 50 * 4

@@ -90,7 +90,7 @@ def test_half_an_adapter() -> None:
         pytest.param({"num_classes": 90, "use_softmax": True}, PAIR, 0, id="softmax"),
         pytest.param({"num_classes": 90, "background_class": 90}, PAIR, 0, id="background"),
         pytest.param({"num_classes": 91}, PAIR, 0, id="as-many"),
-        pytest.param({}, PAIR, 0, id="no-count"),
+        pytest.param({}, PAIR, 1, id="no-count"),
         pytest.param({"num_classes": 90}, None, 0, id="graph-unknown"),
     ],
 )
@@ -134,3 +134,29 @@ def test_yolos_is_known_by_its_name(layout: str, settings: dict[str, Any], lines
 
 def test_a_preset_says_only_what_the_family_reads() -> None:
     assert all(set(preset["detection"]) <= set(DEFAULTS) for preset in PRESETS.values())
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param({**ULTRALYTICS, "head": "Detect"}, id="by-the-head"),
+        pytest.param({**ULTRALYTICS, "end2end": "True"}, id="by-end2end"),
+    ],
+)
+def test_a_yolo_graph_is_refused(metadata: dict[str, str]) -> None:
+    (problem,) = check(manifest(num_classes=80), facts([1, 300, 6], metadata=metadata))
+    assert problem.startswith("detection.layout: expected yolo for this graph of Ultralytics, got detr")
+
+
+@pytest.mark.parametrize(
+    ("layout", "settings", "lines"),
+    [
+        pytest.param("detr", {}, 1, id="no-count"),
+        pytest.param("detr", {"use_softmax": True}, 0, id="said"),
+        pytest.param("rt_detr", {}, 0, id="no-column-of-nothing"),
+    ],
+)
+def test_a_column_of_no_object_that_no_count_tells(layout: str, settings: dict[str, Any], lines: int) -> None:
+    advice = advise(manifest(layout=layout, **settings), facts([1, 100, 92], [1, 100, 4]))
+    assert len(advice) == lines
+    assert all(line.startswith("detection.use_softmax: the graph has 92 class columns") for line in advice)

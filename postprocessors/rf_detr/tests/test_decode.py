@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from postprocessors.contract import DecodeError
+from postprocessors.contract import DecodeError, DecodeValueError
 from postprocessors.geometry import FrameGeometry
 from postprocessors.rf_detr.tests.queries import BOX, BOX_PIXELS, FULL_HD, TWO, boxes_of, decoder, logits_of, plain
 
@@ -138,3 +138,9 @@ def test_ties_go_to_the_lower_index() -> None:
 
 def test_a_tie_for_the_last_place_is_decided_before_classes_are() -> None:
     assert found_ids(logits_of(1, 2, {(0, 0): 2.0, (0, 1): 2.0}), top_k=1, classes=[1]) == []
+
+
+def test_probabilities_are_no_logits() -> None:
+    scores = np.linspace(0.01, 0.05, 200, dtype=np.float32).reshape(1, 50, 4)
+    with pytest.raises(DecodeValueError, match=r"got \[50, 4\] .* probabilities already; export .*layout to detr"):
+        decoder(num_classes=4)([boxes_of(50, BOX), scores], [FULL_HD])

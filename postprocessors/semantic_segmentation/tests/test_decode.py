@@ -167,3 +167,12 @@ def test_b72_one_class_that_is_not_a_number_disturbs_no_other() -> None:
     broken = SCORES.copy()
     broken[0, 0] = np.nan
     assert decoder()([broken], [FRAME])[0].classes.tolist() == [[1, 2, 1], [1, 1, 1]]
+
+
+def test_without_a_count_a_square_in_front_may_be_the_picture() -> None:
+    tensor = np.random.default_rng(0).random((1, 32, 32, 3), np.float32)
+    with pytest.raises(DecodeError, match=r"expected detection\.num_classes .* got nothing for \[1, 32, 32, 3\]"):
+        decoder()([tensor], [FRAME])
+    last = decoder(num_classes=3)([tensor], [FRAME])[0].classes
+    assert np.array_equal(decoder(channels_first=False)([tensor], [FRAME])[0].classes, last)
+    assert decoder(channels_first=True)([tensor], [FRAME])[0].classes.max() > 2

@@ -73,3 +73,10 @@ def test_what_is_accepted(graph: Outputs | None, settings: dict[str, Any]) -> No
 def test_what_is_refused(graph: Outputs | None, settings: dict[str, Any], expected: str) -> None:
     (problem,) = problems(graph, **settings)
     assert problem.startswith(expected)
+
+
+def test_without_a_count_a_square_in_front_may_be_the_picture() -> None:
+    (problem,) = problems({"out": scores(1, 128, 128, 3)})
+    assert problem.startswith("detection.num_classes: expected the number of classes")
+    assert problems({"out": scores(1, 128, 128, 3)}, channels_first=False) == []
+    assert problems({"out": scores(1, 3, 128, 128)}) == []

@@ -133,3 +133,9 @@ def test_rows_of_few_classes_are_told_from_a_raw_head(classes: int) -> None:
     found = task_decoder(TASK, classes)([rows], [SQUARE])[0]
     assert [(c, s) for c, s, _ in plain(found)] == [(classes - 1, 0.8)]
     np.testing.assert_allclose(found.rotated, [[320, 320, 100, 40, TURNED]], rtol=1e-6)
+
+
+def test_clipping_before_suppression_is_for_upright_boxes() -> None:
+    raw = oriented(BOX)
+    plainly, clipped = (task_decoder(TASK, 15, clip_before_nms=said)([raw], [SQUARE])[0] for said in (False, True))
+    np.testing.assert_array_equal(plainly.rotated, clipped.rotated)

@@ -51,6 +51,35 @@ def test_of_a_raw_head_and_its_chosen_rows_the_rows_are_taken() -> None:
         assert plain(decoder(80)(outputs, [SQUARE])[0]) == [(2, 0.9, BOX)]
 
 
+def test_one_score_per_box_is_the_score_of_the_only_class() -> None:
+    boxes, scores = pair(3)
+    for outputs in ([boxes, scores[..., 2]], [scores[..., 2], boxes]):
+        assert plain(decoder(1)(outputs, [SQUARE])[0]) == [(0, 0.9, BOX)]
+        with pytest.raises(DecodeError, match="expected one output of rank 3"):
+            decoder(3)(outputs, [SQUARE])
+
+
+def test_more_than_chosen_rows_are_not_guessed() -> None:
+    with pytest.raises(DecodeError, match="expected one output of rank 3"):
+        decoder(3)([np.ones((1, 9, 4)), np.ones((1, 9)), np.ones((1, 9)), np.ones((1, 9))], [SQUARE])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32])
+def test_a_class_for_every_anchor_is_a_raw_head(dtype: type[np.generic]) -> None:
+    boxes, scores = np.zeros((1, 8400, 4), np.float32), np.zeros((1, 8400), np.float32)
+    classes = np.zeros((1, 8400), dtype)
+    boxes[0, 7:11] = BOX, [101, 100, 200, 300], BOX, BOX
+    scores[0, 7:11], classes[0, 7:11] = [0.8, 0.9, 0.7, np.nan], [5, 5, 6, 7]
+    expected = [(5, 0.9, [101.0, 100.0, 200.0, 300.0]), (6, 0.7, BOX)]
+    names = ("boxes", "scores", "class_idx")
+    assert plain(decoder(80, names=names)([boxes, scores, classes], [SQUARE])[0]) == expected
+    # With a count beside them the graph has chosen.
+    found = decoder(80)([boxes, scores, classes, np.array([8400])], [SQUARE])[0]
+    assert len(found) == 3
+    with pytest.raises(DecodeValueError, match=r"class 6 .* whole numbers from 0 to 5"):
+        decoder(6, names=names)([boxes, scores, classes], [SQUARE])
+
+
 NAMED: dict[str, Any] = {"boxes": {"tensor": "b"}, "scores": {"tensor": "s"}, "classes": {"tensor": "c"}}
 
 

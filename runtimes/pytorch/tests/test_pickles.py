@@ -53,6 +53,17 @@ def test_b97_a_module_that_the_operator_allows(tmp_path: Path, new_zip: bool, de
     np.testing.assert_allclose(found, np.concatenate([expected] * 3), atol=0.01)
 
 
+def test_a_load_that_fails_says_that_code_may_have_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save(torch.nn.Conv2d(3, 2, 1), tmp_path / "model.pt")
+
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("not enough values to unpack")
+
+    monkeypatch.setattr(torch, "load", fails)
+    line = message(tmp_path / "model.pt")
+    assert "refuses it (code of the file may have run: --allow-pickles): not enough values to unpack; " in line
+
+
 def test_what_needs_no_permission_warns_of_nothing() -> None:
     for name in ("script.pt", "program.pt2"):
         assert "warning" not in load(DATA / name).details

@@ -81,6 +81,15 @@ def test_a_fixed_batch_runs_in_slices(tmp_path: Path, size: int, count: int) -> 
         np.testing.assert_allclose(value, expected.detach().numpy(), atol=1e-5)
 
 
+def test_a_script_that_was_traced_with_another_batch_says_what_to_do(tmp_path: Path) -> None:
+    path, _ = saved(tmp_path, "script", lambda y: y.reshape(1, 4, 24))
+    with pytest.raises(RunnerError) as caught:
+        load(path)(np.repeat(IMAGE, 2, axis=0))
+    assert str(caught.value).endswith(
+        "; it may have been traced with another batch or size: export it with a free batch, or as a program"
+    )
+
+
 def test_an_output_without_a_batch_cannot_be_joined(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(Call(lambda y: y.sum((0, 1))), (torch.rand(2, 3, 4, 6),)), tmp_path / "m.pt2")
     with pytest.raises(
