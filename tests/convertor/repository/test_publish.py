@@ -127,22 +127,22 @@ def test_damaged_member_leaves_nothing(tmp_path: Path) -> None:
 )
 def test_a_second_publisher_waits(name: str, outcome: str, tmp_path: Path) -> None:
     repository = tmp_path / "r"
-    waits = threading.Event()
-    first = FakePackage(lambda _: waits.wait(60) or pytest.fail("the second did not wait"), weights=b"first")
-    begun = threading.Event()
+    holds, waits = threading.Event(), threading.Event()
     results: list[Any] = []
 
+    def copy(_: str) -> None:
+        # What is copied is copied under the lock.
+        holds.set()
+        assert waits.wait(60), "the second did not wait"
+
     def publish_first() -> None:
-        state = survey(repository, "cam")
-        begun.set()
-        results.append(publish(make_plan(1), first, repository, state))
+        first = FakePackage(copy, weights=b"first")
+        results.append(publish(make_plan(1), first, repository, survey(repository, "cam")))
 
     thread = threading.Thread(target=publish_first)
     state = survey(repository, name)
     thread.start()
-    begun.wait(60)
-    while not (tmp_path / ".r.lock").exists():
-        assert thread.is_alive()
+    assert holds.wait(60)
     try:
         publish(make_plan(1, name=name), FakePackage(weights=b"second"), repository, state, waiting=waits.set)
         said = f"{len(list(repository.iterdir())) // 3} models"
