@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 VENVS = ROOT / ".cache" / "pythons"
 TESTED = ("tests/payload", "postprocessors", "runtimes")
-TOOLS = ("pytest>=8.0", "hypothesis>=6.100", "onnxruntime>=1.17")
+TOOLS = ("pytest>=8.0", "hypothesis>=6.100", "pillow>=10.1", "onnxruntime>=1.17")
 # NumPy 1 with OpenCV 4 is what release 24.10's server takes; newer servers have NumPy 2 and OpenCV 5.
 LIBRARIES = {
     "3.9": ("numpy<2", "opencv-python-headless<5"),
