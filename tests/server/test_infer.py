@@ -17,8 +17,9 @@ import pytest
 from convertor.cli import main
 from convertor.errors import one_line
 from convertor.serve.process import Server
-from tests.convertor.infer.colour_probe import HEIGHT, SCORE, WIDTH, boxes, scene
+from tests.convertor.infer.colour_probe import SCORE
 from tests.convertor.infer.odd_images import TABLE, Odd, saved, stored
+from tests.convertor.infer.scene import HEIGHT, WIDTH, boxes, scene
 
 pytestmark = pytest.mark.server
 

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from tests.convertor.infer.colour_probe import GREY, HEIGHT, WIDTH, Pixels, scene
+from tests.convertor.infer.scene import GREY, HEIGHT, WIDTH, Pixels, scene
 
 ALL = ("red", "green", "blue", "dark", "level")
 

@@ -14,8 +14,8 @@ import pytest
 from convertor.cli import main
 from convertor.infer import call
 from convertor.infer.channel import RequestError, SilentError
-from tests.convertor.infer.colour_probe import scene
 from tests.convertor.infer.odd_images import saved
+from tests.convertor.infer.scene import scene
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data/capture"
 METADATA = {

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from convertor.infer.images import MAX_PIXELS, ImageError, read_image
-from tests.convertor.infer.colour_probe import scene
 from tests.convertor.infer.odd_images import TABLE, Odd, deep, encoded, grey, png, saved, stored
+from tests.convertor.infer.scene import scene
 
 
 def written(folder: Path, odd: Odd) -> Path:

@@ -15,7 +15,6 @@ import pytest
 from PIL import Image
 
 import triton_python_backend_utils as pb_utils
-from tests.convertor.infer.colour_probe import scene
 from tests.convertor.infer.odd_images import (
     JPEG,
     PNG,
@@ -31,6 +30,7 @@ from tests.convertor.infer.odd_images import (
     saved,
     stored,
 )
+from tests.convertor.infer.scene import scene
 
 ROOT = Path(__file__).parents[3]
 # OpenCV's alternatives to what Pillow does with them.
