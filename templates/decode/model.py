@@ -5,6 +5,7 @@ Payload: copied byte for byte and run inside the server's python (3.9 or newer);
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -29,6 +30,11 @@ from postprocessors.server_checks import check_numpy
 from postprocessors.server_metrics import ServerMetrics
 
 
+def _opencv_log() -> Any:  # noqa: ANN401 - a module
+    """Return where OpenCV has its log's level: OpenCV 5 moved it."""
+    return cv2 if hasattr(cv2, "setLogLevel") else importlib.import_module("cv2.utils").logging
+
+
 class TritonPythonModel:
     """Files to images.
 
@@ -45,7 +51,7 @@ class TritonPythonModel:
         # Decoding gains nothing from OpenCV's threads, and their busy waiting takes CPU from the engine.
         cv2.setNumThreads(1)
         # What is wrong with a file is told to who sent it; OpenCV's log would only fill the server's.
-        cv2.setLogLevel(0)
+        _opencv_log().setLogLevel(0)
         facts = json.loads(Path(__file__).with_name("model.json").read_text("utf-8"))
         self._title = f"decode_{facts['name']}"
         self._metrics = ServerMetrics(pb_utils, self._title, str(facts["version"]))

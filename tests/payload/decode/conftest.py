@@ -37,9 +37,10 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     spec.loader.exec_module(module)
     assert sys.path[0] == str(folder)
     loaded = module.TritonPythonModel()
-    level = cv2.getLogLevel()
+    log = cv2 if hasattr(cv2, "setLogLevel") else cv2.utils.logging  # as OpenCV 4 and 5 have it
+    level = log.getLogLevel()
     loaded.initialize({"model_name": "decode_widget", "model_version": "3"})
     yield loaded
-    cv2.setLogLevel(level)
+    log.setLogLevel(level)
     # The next test has a copy of its own.
     sys.modules.pop("image_file")
